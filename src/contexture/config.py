@@ -185,6 +185,10 @@ class Settings(BaseSettings):
     summary_model: str = Field(
         default="", description="Model that summarises trimmed history; empty for extractive summaries."
     )
+    memory_model: str = Field(
+        default="",
+        description="Model that splits what a user says into statements to remember; empty for whole sentences.",
+    )
     command_models: dict[str, tuple[str, ...]] = Field(
         default={}, description="Models of each command in the order of preference, as a JSON object of lists."
     )

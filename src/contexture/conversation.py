@@ -228,6 +228,23 @@ class OwnedEvent:
     event: SessionEvent
 
 
+MAX_STATEMENTS = 8
+"""The most memories that are made of one message."""
+
+
+def statement_keys(message: str) -> tuple[str, ...]:
+    """The idempotency keys of the memories that may be made of a message: its id, and the id with a number."""
+    return (message, *(f"{message}#{number}" for number in range(2, MAX_STATEMENTS + 1)))
+
+
+def message_of(key: str) -> str:
+    """The id of the message that a memory with this idempotency key was made of."""
+    return key.partition("#")[0]
+
+
+CORRECTS_KEY = "corrects"
+"""Metadata of a memory: the ids of the memories that it corrects."""
+
 JOINED = "joined"
 """Signal of a recalled memory that joins a better one beside it in its session: the score of that one."""
 

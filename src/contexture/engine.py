@@ -204,6 +204,7 @@ class Contexture:
                 clean=self.redact_text,
                 clock=self._clock,
                 out_of_reach=wiring.out_of_reach(self.settings),
+                splits_messages=bool(self.settings.memory_model),
             )
         )
 
@@ -265,6 +266,7 @@ class Contexture:
             clock=self._clock,
             settle=self.turns.settle,
             arrived=self.wait_delivered,
+            extractor=wiring.statement_extractor(self.settings),
             recipe=wiring.chat_recipe(self.settings),
         )
 

@@ -440,6 +440,29 @@ async def test_what_a_service_sends_too_much_is_cut_after_it_is_ranked():
     assert memory.asked[0].unclipped
 
 
+async def test_a_memory_that_names_what_it_corrects_supersedes_it():
+    """Where no rule sees it; an older one, or one of another speaker, corrects nothing."""
+    old = replace(memories("We meet at the harbour.")[0], id="old", time=NOON - timedelta(days=9))
+    new = replace(
+        memories("Let us take Anna's office.")[0],
+        id="new",
+        time=NOON - timedelta(days=1),
+        metadata={"corrects": ["old", 7]},
+    )
+    foreign = replace(new, metadata={"corrects": ["old"], "speaker": "Boris"})
+    recipe = TurnRecipe(corrections=True)
+
+    corrected = await TurnBench(memory=ScriptedMemory(recalls=[old, new]), recipe=recipe).builder().build_for_turn(TURN)
+    for other in (foreign, replace(new, time=NOON - timedelta(days=10)), replace(new, metadata={"corrects": "old"})):
+        built = (
+            await TurnBench(memory=ScriptedMemory(recalls=[old, other]), recipe=recipe).builder().build_for_turn(TURN)
+        )
+        assert {"old", "new"} == {each.id for each in built.snippets}
+
+    assert {"new"} == {each.id for each in corrected.snippets}
+    assert Reason.SUPERSEDED is corrected.ledger.find("old").reason
+
+
 async def test_of_equal_memories_the_newer_comes_first():
     """As of answers of the assistant, which are held below the same statement."""
     said = replace(memories("The pump leaks.")[0], score=0.6, time=NOON - timedelta(days=90))

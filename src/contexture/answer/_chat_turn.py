@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 from contexture.answer.chat_types import ChatRequest, ChatStatus, MemoryCitation
+from contexture.answer.statement_extractor import Statement
 from contexture.builders.turn.build import TurnContext
 from contexture.builders.turn.request import MESSAGE_FIELDS
-from contexture.conversation import RECALLED_KEY, Memory, MemoryKind, SessionEvent
+from contexture.conversation import CORRECTS_KEY, RECALLED_KEY, Memory, MemoryKind, SessionEvent, statement_keys
 from contexture.errors import ContextError
 from contexture.ledger import Degradation
 from contexture.text.language import UNKNOWN_LANGUAGE, detect_language
@@ -34,7 +35,7 @@ class OpenTurn:
     """A message whose context is built and whose answer is pending; known secrets in `text` are masked.
 
     `position` is the position of the message in its session, 0 until it is appended. `remembers` says whether the
-    policy allows the exchange to be stored as memories.
+    policy allows the exchange to be stored as memories. `extraction` finds the statements of the message meanwhile.
     """
 
     id: str
@@ -48,6 +49,7 @@ class OpenTurn:
     context: TurnContext
     position: int = 0
     remembers: bool = True
+    extraction: Awaitable[Sequence[Statement]] | None = None
 
 
 @dataclass(slots=True)
@@ -113,7 +115,10 @@ def derive_turn_id(scope: Scope, session_id: str, message_id: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedTurn:
-    """The texts of a finished turn, from which its memories are built."""
+    """The texts of a finished turn, from which its memories are built.
+
+    `stated` are the statements of the message where a model has found them.
+    """
 
     turn: str
     session_id: str
@@ -122,6 +127,7 @@ class FinishedTurn:
     asked: str
     told: str
     injected: tuple[str, ...]
+    stated: Sequence[Statement] = ()
 
 
 def build_memories(said: FinishedTurn, namespace: str, universe: str) -> list[Memory]:
@@ -129,11 +135,15 @@ def build_memories(said: FinishedTurn, namespace: str, universe: str) -> list[Me
 
     Of the message only its statements are remembered.
     """
-    stated = select_statements(said.asked)
-    texts = [(role, text) for role, text in (("user", stated), ("assistant", said.told)) if text.strip()]
+    stated = said.stated or [Statement(text=select_statements(said.asked))]
+    keys = statement_keys(f"{said.turn}-user")
+    texts = [
+        *(("user", key, statement) for key, statement in zip(keys, stated, strict=False)),
+        ("assistant", f"{said.turn}-assistant", Statement(text=said.told)),
+    ]
     return [
         Memory(
-            text=text,
+            text=statement.text,
             kind=MemoryKind.EPISODIC,
             type=MEMORY_TYPE,
             namespace=namespace,
@@ -142,11 +152,17 @@ def build_memories(said: FinishedTurn, namespace: str, universe: str) -> list[Me
             persona_id=said.persona_id,
             tags=(role,),
             time=said.time,
-            idempotency_key=f"{said.turn}-{role}",
+            idempotency_key=key,
             injected=said.injected,
-            metadata={"role": role, "source": MEMORY_SOURCE, "timestamp": said.time.isoformat()},
+            metadata={
+                "role": role,
+                "source": MEMORY_SOURCE,
+                "timestamp": said.time.isoformat(),
+                **({CORRECTS_KEY: list(statement.corrects)} if statement.corrects else {}),
+            },
         )
-        for role, text in texts
+        for role, key, statement in texts
+        if statement.text.strip()
     ]
 
 

@@ -17,8 +17,9 @@ from contexture.answer import _chat_turn as chat_turn
 from contexture.answer import route
 from contexture.answer.chat_types import ChatRequest, ChatResult, ChatStatus, ChatStep, Delta, Started
 from contexture.answer.permissions import REMEMBER, describe_memories, require_permission
+from contexture.answer.statement_extractor import Statement, StatementExtractor
 from contexture.builders.turn.build import TurnContext
-from contexture.builders.turn.request import Turn
+from contexture.builders.turn.request import Turn, plain_text
 from contexture.builders.turn.summary import SummarySink
 from contexture.conversation import SessionEvent
 from contexture.errors import ContextError, SourceError
@@ -111,7 +112,8 @@ class ProcessMessage:
     model is asked, followed by its outcome: the answer, or the text shown before a model failed or the caller left.
     Known secrets are masked in all stored text. `settle` waits until `memories` has accepted what the build wants to
     store; a result is returned only then. `arrived` waits until a scope's memories can be recalled, so that the next
-    message sees them; it returns False on a timeout, and the message is then processed without them.
+    message sees them; it returns False on a timeout, and the message is then processed without them. `extractor`
+    splits what is remembered into statements, while the model answers.
     """
 
     policy: Policy
@@ -124,6 +126,7 @@ class ProcessMessage:
     clock: Clock
     settle: Callable[[], Awaitable[None]] = _settle_nothing
     arrived: Callable[[Scope], Awaitable[bool]] = _always_arrived
+    extractor: StatementExtractor | None = None
     recipe: ChatRecipe = field(default_factory=ChatRecipe)
     session_locks: KeyedLock = field(default_factory=KeyedLock)
 
@@ -171,7 +174,13 @@ class ProcessMessage:
         async with self.session_locks.hold((scope.tenant, scope.user, session_id)):
             turn = await self._build_turn(request, scope, session_id, now or self.clock.now())
             position = await _finish_uncancelled(self._append_event(turn, chat_turn.build_user_event(turn)))
-            yield replace(turn, position=position)
+            wanted = self.extractor is not None and turn.remembers
+            extraction = asyncio.create_task(self.extract(turn.context, turn.text, turn.now)) if wanted else None
+            try:
+                yield replace(turn, position=position, extraction=extraction)
+            finally:
+                if extraction is not None:
+                    extraction.cancel()  # unless it has ended, nobody waits for it any more
 
     async def check_permitted(self, request: ChatRequest, scope: Scope, session_id: str) -> None:
         """Raise `NotPermitted`, with the policy's reason, unless the policy allows this message."""
@@ -283,6 +292,7 @@ class ProcessMessage:
             asked=turn.text,
             told=reply.text,
             injected=chat_turn.injected_memory_ids(turn.context),
+            stated=await turn.extraction if turn.extraction is not None else (),
         )
         try:
             if turn.remembers:
@@ -302,6 +312,19 @@ class ProcessMessage:
                 replace(told, position=position),
             ),
             usage=told.metadata["usage"],
+        )
+
+    async def extract(self, context: TurnContext, message: str, now: datetime) -> Sequence[Statement]:
+        """The statements of a message that the extractor finds; empty without an extractor."""
+        if self.extractor is None:
+            return ()
+        shown = next(each for each in reversed(context.messages) if each["role"] == "user" and not each.get("name"))
+        return await self.extractor.extract(
+            message,
+            shown=plain_text(shown.get("content")),
+            memories=context.snippets,
+            restore=context.restore,
+            now=now,
         )
 
     async def remember(self, scope: Scope, said: chat_turn.FinishedTurn, model: str) -> None:

@@ -173,6 +173,7 @@ class Completions:
         asked = chat.mask_message(plain_text(opened.turn.user_message))
         place = len(request.messages) - len(opened.turn.continuation)
         turn = chat_turn.derive_turn_id(scope, request.session_id, f"{place}:{asked}")
+        remembers = await chat.may_remember(scope)
         said = chat_turn.FinishedTurn(
             turn=turn,
             session_id=request.session_id,
@@ -181,6 +182,7 @@ class Completions:
             asked=asked,
             told=reply,
             injected=chat_turn.injected_memory_ids(opened.context),
+            stated=await chat.extract(opened.context, asked, opened.created) if remembers else (),
         )
         try:
             if request.session_id:
@@ -196,7 +198,7 @@ class Completions:
                     if text
                 ]
                 await chat.sessions.append(scope, request.session_id, events)
-            if await chat.may_remember(scope):
+            if remembers:
                 await chat.remember(scope, said, model)
             else:
                 opened.trace.add_degradation(_MEMORY_DENIED.source, _MEMORY_DENIED.reason)

@@ -10,7 +10,15 @@ from typing import Any, TypeAlias
 from contexture.blocks.records import BLOCKS
 from contexture.blocks.workspace import Workspace
 from contexture.builders.turn.request import plain_text
-from contexture.conversation import MEMORIES_COLLECTION, RECALLED_KEY, SUMMARY_TYPE, Recall, SessionEvent
+from contexture.conversation import (
+    MEMORIES_COLLECTION,
+    RECALLED_KEY,
+    SUMMARY_TYPE,
+    Recall,
+    SessionEvent,
+    message_of,
+    statement_keys,
+)
 from contexture.erasure.request import ForgetRequest
 from contexture.errors import InvalidRequest, NotFound, NotPermitted, UnknownCollection
 from contexture.graph.store import GraphStore
@@ -44,7 +52,7 @@ class ErasureStores:
 
     `memory_is_local` says whether memories are records of `index`. `copies` holds builds, replies and the outbox by
     name. `forget_imports` removes what imports remember of blocks. `clean` redacts a text. `out_of_reach` names copies
-    that no store of this process holds.
+    that no store of this process holds. `splits_messages` says whether a message may be several remote memories.
     """
 
     index: Index
@@ -65,6 +73,7 @@ class ErasureStores:
     clean: Callable[[str], str]
     clock: Clock
     out_of_reach: tuple[str, ...] = ()
+    splits_messages: bool = False
 
 
 Summaries: TypeAlias = list[tuple[Record, list[SessionEvent]]]
@@ -245,18 +254,20 @@ class ErasurePlanner:
                 return
 
     async def _add_messages(self, plan: ErasurePlan, scope: Scope) -> None:
-        """Add the message of every memory of a chat: its id is the memory's idempotency key."""
+        """Add the message of every memory of a chat: the memory's idempotency key begins with its id."""
         for record in plan.memories.values():
             key, owner = record.payload.get("key"), find_owner(record, scope)
             if isinstance(key, str) and key and record.session:
                 for event in await self._read_events(plan, owner, record.session):
-                    if event.id == key:
+                    if event.id in {key, message_of(key)}:
                         plan.add_event(owner.user, record.session, event)
 
     async def _add_memories(self, plan: ErasurePlan, scope: Scope) -> None:
-        """Add the memory of every message."""
+        """Add the memories of every message."""
         for (user, _), events in plan.events.items():
-            ids = [make_key_id(scope.tenant, self._stores.namespace, name, f"user:{user}") for name in events]
+            several = self._stores.memory_is_local or self._stores.splits_messages
+            keys = [key for name in events for key in (statement_keys(name) if several else [name])]
+            ids = [make_key_id(scope.tenant, self._stores.namespace, key, f"user:{user}") for key in keys]
             if self._stores.memory_is_local:
                 for record in await self.get_records(act_as(user, scope), MEMORIES_COLLECTION, ids):
                     plan.memories.setdefault(record.id, record)

@@ -6,10 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import cast
 
 from msgspec.structs import replace
 
-from contexture.conversation import JOINED, SUMMARY_TYPE, Recalled
+from contexture.conversation import CORRECTS_KEY, JOINED, SUMMARY_TYPE, Recalled
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.candidates import rank_candidates
 from contexture.pipeline.fence import safe_label
@@ -17,7 +18,13 @@ from contexture.pipeline.masking import SecretMask, mask_candidate
 from contexture.pipeline.scoring import recency, salience
 from contexture.text.questions import asks_about_past
 from contexture.text.segmentation import TextRange, split_sentences
-from contexture.text.supersession import DatedStatement, find_attribute_terms, find_superseded, is_outdated
+from contexture.text.supersession import (
+    DatedStatement,
+    Supersession,
+    find_attribute_terms,
+    find_superseded,
+    is_outdated,
+)
 from contexture.text.unicode import repair_text
 from contexture.types import Candidate, Citation, content_hash
 
@@ -28,6 +35,7 @@ SUMMARY = "summary"
 STANDING = "standing"
 """Signals of a memory: the assistant said it, it is a summary, or its writer says that it supersedes nothing."""
 
+_CORRECTS = "corrects "  # begins a signal; the id of the corrected memory follows
 _RESERVED_PREFIX = "history["
 _JOINED_SHARE = 0.35  # at most the score of the least relevant and oldest memory above the threshold
 _MAX_BETTER = 5  # memories of a session that lower the score of the next one
@@ -90,6 +98,7 @@ def _make_candidate(
             "lifted": base,
             "recency": fresh,
             **_speaker_signals(found),
+            **_correction_signals(found),
         },
         sentences=sentences,
         origins=sentences,
@@ -121,6 +130,13 @@ def _speaker_signals(found: Recalled) -> dict[str, float]:
     if found.metadata.get("role") == ASSISTANT:
         return {ASSISTANT: 1.0}
     return {STANDING: 1.0} if found.metadata.get("supersedes") is False else {}
+
+
+def _correction_signals(found: Recalled) -> dict[str, float]:
+    """A mark for each memory that this one says it corrects."""
+    named: object = found.metadata.get(CORRECTS_KEY)
+    ids = cast("list[object]", named) if isinstance(named, list) else []
+    return {f"{_CORRECTS}{memory_candidate_id(each)}": 1.0 for each in ids if isinstance(each, str)}
 
 
 def _choose_label(found: Recalled, mask: SecretMask, *, dated: bool) -> str:
@@ -195,14 +211,15 @@ def _clamp_score(score: float) -> float:
 
 
 def drop_superseded(candidates: Sequence[Candidate], question: str, trace: Trace) -> list[Candidate]:
-    """The candidates without what a newer statement of the same speaker supersedes.
+    """The candidates without what a newer statement of the same speaker supersedes, or says that it corrects.
 
     A memory of which every sentence is superseded is dropped as `SUPERSEDED`; of any other, the superseded sentences
     are left out, which its note says. Nothing is, when the question asks how something was before.
     """
     if asks_about_past(question):
         return list(candidates)
-    found = find_superseded([_to_statement(each) for each in candidates if _is_statement(each)])
+    stated = [each for each in candidates if _is_statement(each)]
+    found = {**_find_corrected(stated), **find_superseded([_to_statement(each) for each in stated])}
     kept: list[Candidate] = []
     for candidate in candidates:
         replaced = found.get(candidate.id)
@@ -214,6 +231,26 @@ def drop_superseded(candidates: Sequence[Candidate], question: str, trace: Trace
             kept.append(_leave_out(candidate, replaced.sentences))
             trace.add_note(candidate, f"sentences left out, superseded by {replaced.by!r}: {len(replaced.sentences)}")
     return kept
+
+
+def _find_corrected(stated: Sequence[Candidate]) -> dict[str, Supersession]:
+    """By id, the statements that a newer one of the same speaker says it corrects."""
+    return {
+        older.id: Supersession(by=newer.id, sentences=(), whole=True)
+        for older in stated
+        for newer in stated
+        if f"{_CORRECTS}{older.id}" in newer.signals and _may_correct(older, newer)
+    }
+
+
+def _may_correct(older: Candidate, newer: Candidate) -> bool:
+    return (
+        older.time is not None
+        and newer.time is not None
+        and newer.time > older.time
+        and newer.source == older.source
+        and not newer.signals.get(STANDING)
+    )
 
 
 def _leave_out(candidate: Candidate, superseded: Sequence[TextRange]) -> Candidate:
@@ -262,9 +299,7 @@ def _timestamp(candidate: Candidate) -> float:
 
 def _is_corrected(older: Candidate, newer: Candidate) -> bool:
     """Whether a newer statement of the same speaker corrects something that an older one says beside other things."""
-    if older.time is None or newer.time is None or newer.time <= older.time or newer.source != older.source:
-        return False
-    return not newer.signals.get(STANDING) and any(
+    return _may_correct(older, newer) and any(
         is_outdated(older.text[start:end], newer.text) for start, end in split_sentences(older.text)
     )
 

@@ -310,6 +310,11 @@ def find_attribute_terms(text: str) -> frozenset[str]:
     return frozenset(_SYNONYMS.get(stem(word), stem(word)) for word in split_words(text) if term_id(word) is not None)
 
 
+def is_negated(text: str) -> bool:
+    """Whether a text contains a negation, such as `not` or `нет`."""
+    return _NEGATION.search(" ".join(split_words(text))) is not None
+
+
 def find_value_kinds(text: str) -> frozenset[str]:
     """The kinds of values that a sentence states: `number`, `day`, `month` and `name`."""
     return frozenset(_describe(text).kinds.values()) - {""}

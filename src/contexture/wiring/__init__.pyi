@@ -22,6 +22,7 @@ from contexture.wiring._answering import outbox as outbox
 from contexture.wiring._answering import replies as replies
 from contexture.wiring._answering import scrub_index as scrub_index
 from contexture.wiring._answering import sessions as sessions
+from contexture.wiring._answering import statement_extractor as statement_extractor
 from contexture.wiring._answering import summarizer as summarizer
 from contexture.wiring._builders import TurnParts as TurnParts
 from contexture.wiring._builders import answer_recipe as answer_recipe

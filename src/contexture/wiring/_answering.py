@@ -21,6 +21,7 @@ from contexture.answer.chat import ChatRecipe
 from contexture.answer.commands.job import MemoryLocation
 from contexture.answer.commands.writer import PRICES, AnswerWriter, Price, resolve_price
 from contexture.answer.route import ModelRoute
+from contexture.answer.statement_extractor import StatementExtractor
 from contexture.config import Settings, keep_vendors_offline
 from contexture.errors import SourceError
 from contexture.graph.store import GraphStore
@@ -83,7 +84,13 @@ def chat_route(settings: Settings, compare: CompareFunction | None = None) -> Mo
 
 def missing_model_libraries(settings: Settings) -> dict[str, str]:
     """Return by the name of a configured model what to install so that it can be loaded."""
-    names = (settings.chat_model, *settings.chat_fallbacks, settings.summary_model, *settings.command_llms.values())
+    names = (
+        settings.chat_model,
+        *settings.chat_fallbacks,
+        settings.summary_model,
+        settings.memory_model,
+        *settings.command_llms.values(),
+    )
     missing: dict[str, str] = {}
     for name in names:
         try:
@@ -98,6 +105,12 @@ def summarizer(settings: Settings) -> ports.ChatModel | None:
     """Return the model that summarises history that does not fit a prompt; None means extracts are used."""
     name = settings.summary_model
     return traced_model(name, chat_model(name), settings) if name else None
+
+
+def statement_extractor(settings: Settings) -> StatementExtractor | None:
+    """Return what splits messages into statements to remember; None means whole sentences are remembered."""
+    name = settings.memory_model
+    return StatementExtractor(model=traced_model(name, chat_model(name), settings)) if name else None
 
 
 def chat_recipe(settings: Settings) -> ChatRecipe:
@@ -205,7 +218,9 @@ def out_of_reach(settings: Settings) -> tuple[str, ...]:
         found.append("memories of the remote memory service that were not named by id")
     if settings.bus:
         found.append("messages on the bus, until its retention ends")
-    if any(name.startswith("litellm:") for name in (settings.chat_model, settings.summary_model)):
+    if any(
+        name.startswith("litellm:") for name in (settings.chat_model, settings.summary_model, settings.memory_model)
+    ):
         found.append("prompts that were sent to hosted models")
     return tuple(found)
 

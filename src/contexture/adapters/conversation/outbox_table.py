@@ -197,7 +197,7 @@ def _without_injected(memory: bytes, target: conversation.ErasureTarget) -> byte
 
 
 def _copies(key: str, memory: bytes, target: conversation.ErasureTarget) -> bool:
-    if target.whole_user or key in target.events:
+    if target.whole_user or {key, conversation.message_of(key)} & target.events:
         return True
     try:
         held = msgspec.json.decode(memory, type=conversation.Memory)
