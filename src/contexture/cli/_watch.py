@@ -11,7 +11,6 @@ import typer
 
 from contexture.cli._output import print_note
 from contexture.errors import ContextError
-from contexture.ingestion.files import FoundFile, walk_files
 
 _SECONDS = 1.0
 
@@ -45,15 +44,17 @@ def watch_files(
 
 def read_states(paths: Sequence[Path]) -> FileStates:
     """Return the state of every file at and below the paths; a file that vanishes meanwhile is left out."""
+    from contexture.ingestion.files import FoundFile, walk_files  # loads numpy, which `--help` does not need
+
     states: set[tuple[str, int, int]] = set()
     for path in paths:
         for found in walk_files(path):
             if isinstance(found, FoundFile):
                 try:
-                    told = found.path.stat()
+                    status = found.path.stat()
                 except OSError:
                     continue
-                states.add((found.name, told.st_mtime_ns, told.st_size))
+                states.add((found.name, status.st_mtime_ns, status.st_size))
     return frozenset(states)
 
 
