@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -161,6 +161,7 @@ class Contexture:
         self._replayer = wiring.capsule_replayer()
         self._other_builders: dict[str, BuilderPlugin[Any]] = {}
         self._closed = False
+        self._embedders_loaded = False
 
     @property
     def news(self) -> NewsStore:
@@ -356,6 +357,13 @@ class Contexture:
         """Run each embedder once, so that the first real question does not wait for it to load."""
         for text, lang in (("warm", "en"), ("тепло", "ru")):
             await self._embedders.question(text, lang)
+
+    async def _load_embedders(self) -> None:
+        """Load the embedders before the deadline of the first build starts; a search reports one that fails."""
+        if not self._embedders_loaded:
+            with suppress(SourceError):
+                await self.warm_embedders()
+            self._embedders_loaded = True
 
     @property
     def memory_refusal(self) -> str:
@@ -563,7 +571,9 @@ class Contexture:
         self.check_query(query.query)
         chosen = model or query.model
         builder = self._query_builder_for(chosen) if chosen else self._query_builder
-        built = await builder.build(query, scope=self._resolve(scope), now=now)
+        asker = self._resolve(scope)
+        await self._load_embedders()
+        built = await builder.build(query, scope=asker, now=now)
         lost = await self._save_build(built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
 
@@ -586,6 +596,8 @@ class Contexture:
         if remember and history:
             remember = (await self.policy.decide(self._resolve(scope), REMEMBER, describe_memories(1))).allowed
         await self.wait_delivered(self._resolve(scope))
+        if not self.settings.memory_url:
+            await self._load_embedders()
         built = await self.turns.build_for_turn(
             said, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now, remember=remember
         )
@@ -606,6 +618,7 @@ class Contexture:
         """
         command = arguments.read_object(raw_input, CommandRequest, "a command", text_field="raw_command")
         self.check_query(command.args if isinstance(command, CommandRequest) else command.get("args"))
+        await self._load_embedders()
         built = await self.commands.build_context(command, scope=self._resolve(scope), now=now)
         lost = await self._save_build(built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
@@ -628,6 +641,7 @@ class Contexture:
         See `ResearchContextBuilder`.
         """
         self.check_query(query)
+        await self._load_embedders()
         built = await self.research.build_context(
             query,
             num_results,
@@ -655,6 +669,7 @@ class Contexture:
         """
         asked = arguments.read_ask(request)
         self.check_query(asked.query)
+        await self._load_embedders()
         built = await self.everything.build(asked, scope=self._resolve(scope), now=now)
         lost = await self._save_build(built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
@@ -674,6 +689,7 @@ class Contexture:
         asked = arguments.read_ask(question)
         if max_tokens is not None:
             asked = replace(asked, max_tokens=max_tokens)
+        await self._load_embedders()
         return await self.ask_everything.run(asked, scope=self._resolve(scope), now=now)
 
     async def verify(self, data: Citing, *, scope: Scope | None = None) -> CitationReport:
@@ -705,6 +721,7 @@ class Contexture:
         """Build the context of a request over the workspace, stored on disk; see `WorkspaceContextBuilder`."""
         asked = arguments.read_object(request, ContextRequest, "a request", text_field="query")
         self.check_query(asked.query if isinstance(asked, ContextRequest) else asked.get("query"))
+        await self._load_embedders()
         built = await self.workspaces.build(asked, scope=self._resolve(scope), now=now)
         lost = await self._save_build(built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
@@ -730,6 +747,7 @@ class Contexture:
     async def _build_other(
         self, builder: BuilderPlugin[Any], request: Mapping[str, Any] | BaseModel, scope: Scope, now: datetime
     ) -> PluginContext:
+        await self._load_embedders()
         built = await builder.run(self._builder_services, request, scope=scope, now=now)
         lost = await self._save_build(built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built

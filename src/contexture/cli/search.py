@@ -8,13 +8,10 @@ import typer
 
 from contexture.cli import _common as cli
 from contexture.cli._client import find_service, parse_degradations
-from contexture.cli._output import console, print_json, replace_control_chars
-from contexture.errors import NotFound
+from contexture.cli._output import console, print_json, print_note, replace_control_chars
 
 if TYPE_CHECKING:
     from contexture.config import Settings
-    from contexture.engine import Contexture
-    from contexture.retrieval.candidates import SearchResult
 
 _SNIPPET_CHARS = 160
 
@@ -32,8 +29,8 @@ def search(
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1_000, help="Passages to show.")] = 10,
 ) -> None:
     """Show the passages that match QUERY, best first, redacted."""
-    settings = common.settings(collection=collection)
-    body: dict[str, Any] = {"query": query, "limit": limit, "collection": settings.collection}
+    settings = common.settings()
+    body: dict[str, Any] = {"query": query, "limit": limit, "collection": collection or settings.collection}
     if where is not None:
         body["where"] = cli.parse_json(where, "--where")
     found = _search(settings, body)
@@ -51,17 +48,12 @@ def _search(settings: Settings, body: dict[str, Any]) -> dict[str, Any]:
     if service is not None:
         return service.request("POST", "/v1/search", body)
 
-    async def search(engine: Contexture) -> SearchResult:
-        known = {each.name for each in await engine.index.collections(engine.scope)}
-        if settings.collection not in known:
-            raise NotFound(f"collection {settings.collection!r} is empty; load something first: contexture ingest PATH")
-        return await engine.search(request.query, limit=request.limit, where=request.where)
-
+    name = body["collection"]
     result = cli.run_with_engine(
         cli.require_store(settings),
-        search,
+        lambda engine: engine.search(request.query, limit=request.limit, collection=name, where=request.where),
         action="search",
-        resource={"collection": settings.collection},
+        resource={"collection": name},
     )
     return result.to_dict()
 
@@ -74,6 +66,7 @@ def _print_results(found: dict[str, Any]) -> None:
     out = console()
     if not found["results"]:
         out.print("nothing matches")
+        print_note("load more with: contexture ingest PATH")
     else:
         shown = table("score", "passage", "text", right=("score",))
         for row in found["results"]:
