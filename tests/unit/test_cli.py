@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from contexture.answer.grounding import UnsupportedReason
+from contexture.cli.ask import render_answer
 from contexture.cli.demo import corpus_folder
 from contexture.cli.main import app
 from contexture.types import Json
@@ -430,3 +433,17 @@ def test_an_interrupt_is_one_line(tmp_path):
 
     assert (130, "error: interrupted\n") == (running.returncode, said)
     assert run("search", "pump", "--home", tmp_path / "home").exit_code == 0
+
+
+@pytest.mark.parametrize("reason", UnsupportedReason)
+def test_every_reason_for_doubt_is_printed_in_words(reason):
+    """A sentence of an answer without support is shown with what is wrong with it."""
+    doubt = {"sentence": "It costs 9 euros.", "lack": reason.value, "missing": ["9"]}
+    answer = {
+        "answer": "It costs 9 euros.", "sources": [], "cited": [], "missing": [], "removed_markers": [],
+        "unsupported": [doubt], "model": "m", "extractive": False, "tokens": 9, "build_id": "ctx-1", "degradations": [],
+    }  # fmt: skip
+
+    shown = "\n".join(map(str, render_answer(answer)))
+
+    assert re.search(r'unsupported: "It costs 9 euros\." (is|has|cites) [\w ]+ \(9\)', shown)

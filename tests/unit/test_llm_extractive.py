@@ -288,3 +288,29 @@ async def test_a_table_without_header_has_no_figures_as_headers():
     ]
 
     assert "Capital expenditures — $400 million [1]" == await ExtractiveModel().complete(messages, max_tokens=200)
+
+
+@pytest.mark.parametrize(
+    ("question", "labels"),
+    [
+        ("Who has not paid?", ["Jonas Beck", "Ilse Kern"]),
+        ("Who hasn't paid?", ["Jonas Beck", "Ilse Kern"]),
+        ("Who has paid?", ["Marta Ruiz"]),
+        ("Has Jonas Beck paid?", ["Jonas Beck"]),
+        ("Who paid, Jonas Beck or Marta Ruiz?", ["Jonas Beck", "Marta Ruiz"]),
+    ],
+)
+async def test_rows_with_a_yes_or_a_no_answer_the_question_that_is_asked(question, labels):
+    """Rows that say the opposite are left out, unless the question names them."""
+    table = (
+        "| name | plot | paid |\n| --- | --- | --- |\n"
+        "| Marta Ruiz | 1 | yes |\n| Jonas Beck | 2 | no |\n| Ilse Kern | 3 | no |"
+    )
+    messages = [
+        {"role": "user", "name": "context", "content": f"[Document 1: members.csv, Page 1]\n{table}"},
+        {"role": "user", "content": question},
+    ]
+
+    answer = await ExtractiveModel().complete(messages, max_tokens=200)
+
+    assert set(labels) == {line.split(" — ")[0] for line in answer.splitlines()}

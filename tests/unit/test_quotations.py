@@ -231,3 +231,17 @@ def test_markers_have_offsets_and_sentences():
     sentences = [re.sub(r"\s+", " ", answer[each.sentence_start : each.sentence_end]) for each in found]
     assert ["Bills fall [1].", "Wind is loud.[2]", "Both are clean [1, 2]."] == sentences
     assert CitationMarker(numbers=(1,), start=11, end=14, sentence_start=0, sentence_end=15) == found[0]
+
+
+async def test_each_quoted_row_is_a_statement_of_its_own():
+    """A marker at the end of a line ends a sentence, and the parts of a date are no figures of a row."""
+    source = (
+        "| name | plot | due |\n| --- | --- | --- |\n| Marta Ruiz | 1 | 2026-03-01 |\n| Jonas Beck | 2 | 2026-03-01 |\n"
+        "| Ilse Kern | 3 | 2026-04-01 |"
+    )
+    right = ["Jonas Beck — plot: 2; due: 2026-03-01 [1]", "Ilse Kern — plot: 3; due: 2026-04-01 [1]"]
+
+    assert [] == await reasons("\n".join(right), {1: source})
+    assert [(0, 41), (42, 82)] == [(each.sentence_start, each.sentence_end) for each in find_markers("\n".join(right))]
+    swapped = await find_unsupported_sentences(f"{right[0]}\nIlse Kern — plot: 2 [1]", {1: source})
+    assert [("Ilse Kern — plot: 2 [1]", UnsupportedReason.LABEL)] == [(each.sentence, each.lack) for each in swapped]

@@ -39,7 +39,10 @@ _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?|января|февраля|марта|апреля|мая|июня|июля|августа|сентября|октября|ноября|декабря)"
 )
-_DAY = re.compile(rf"\b{_MONTH}\.? \d{{1,2}}\b(?![.,]?\d)|(?<![\d.,])\d{{1,2}}\.? {_MONTH}\b", re.IGNORECASE)
+_DAY = re.compile(
+    rf"\b(?:19|20)\d\d-\d\d-\d\d\b|\b{_MONTH}\.? \d{{1,2}}\b(?![.,]?\d)|(?<![\d.,])\d{{1,2}}\.? {_MONTH}\b",
+    re.IGNORECASE,
+)
 _STARTS_WITH_FIGURE = re.compile(r"\s*(?:up to |about |approximately )?[$€£₽(]*\d")
 _MIN_SCALED_DIGITS = 2  # of a rounded figure, such as 1.6 billion: fewer agree with too many figures
 _FAR_BETTER = 2  # times as many terms
@@ -178,7 +181,7 @@ def _read_row(cells: Sequence[str], header: Sequence[str], place: int) -> Iterat
     label = frozenset(extract_terms(_NO_TERMS.sub(" ", cells[0])))
     for at, cell in enumerate(cells[1:], start=1):
         head = header[at] if at < len(header) else ""
-        for found in _FIGURE.finditer(cell):
+        for found in _FIGURE.finditer(_DAY.sub(" ", cell)):
             yield _LabelledFigure(
                 value=_plain_number(found["number"]),
                 percent=bool(found["percent"]) or cell.endswith("%"),

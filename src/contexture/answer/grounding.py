@@ -65,7 +65,7 @@ async def find_unsupported_sentences(
     """
     found: list[UnsupportedSentence] = []
     moved = move_markers_before_stops(answer)
-    sentences = split_sentences(moved)
+    sentences = _split_claims(moved)
     invented = _find_invented_quotations(moved, sentences, sources, question)
     for start, end in sentences:
         sentence = moved[start:end]
@@ -80,6 +80,17 @@ async def find_unsupported_sentences(
             shown = " ".join(answer[start:end].split())
             found.append(UnsupportedSentence(sentence=shown, start=start, end=end, lack=lack, missing=missing))
     return tuple(found)
+
+
+def _split_claims(answer: str) -> list[tuple[int, int]]:
+    """Return the offsets of the sentences; a marker at the end of a line ends one, as in a list of quoted rows."""
+    found: list[tuple[int, int]] = []
+    for start, end in split_sentences(answer):
+        stops = [*_MARKED_LINE_END.finditer(answer, start, end)]
+        found += zip(
+            [start, *(stop.end() for stop in stops)], [*(stop.start() + 1 for stop in stops), end], strict=True
+        )
+    return found
 
 
 def word_overlap(sentence: str, sources: Sequence[str]) -> float:
@@ -197,6 +208,7 @@ _MARKER = re.compile(
 )
 _NUMBER_RANGE = re.compile(r"(\d{1,4})(?:\s*[-–]\s*(\d{1,4}))?")
 _MARKERS_AFTER_STOP = re.compile(rf"(?<![.!?…])([.!?…]++)((?:{_GAP}\[[^\[\]\n]{{1,320}}\])+)")
+_MARKED_LINE_END = re.compile(r"(?<=\d)\]\s*\n\s*(?=\S)")
 _MAX_RANGE = 50  # sources that a range such as [1-50] may cover
 
 
@@ -229,7 +241,7 @@ class CitationMarker:
 
 def find_markers(answer: str) -> tuple[CitationMarker, ...]:
     """Return the markers of an answer, in order; one behind a full stop supports the sentence before it."""
-    sentences = split_sentences(move_markers_before_stops(answer))
+    sentences = _split_claims(move_markers_before_stops(answer))
     found: list[CitationMarker] = []
     for match in _find_marker_matches(answer):
         start = match.start() + len(match[0]) - len(match[0].lstrip())

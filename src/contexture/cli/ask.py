@@ -16,7 +16,7 @@ from contexture.errors import InvalidRequest
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from contexture.answer.ask import AskAnswer
+    from contexture.answer.research import ResearchAnswer
     from contexture.config import Settings
     from contexture.engine import Contexture
 
@@ -183,11 +183,7 @@ def answer_question(settings: Settings, asked: Mapping[str, Any], clock: datetim
     if service is not None:
         return service.request("POST", "/v1/ask", asked, now=clock)
 
-    async def ask_engine(engine: Contexture) -> AskAnswer:
-        await engine.warm_embedders()  # loading them takes longer than a search may on a busy machine
-        return await engine.ask(told, now=clock)
-
-    return cli.run_with_engine(cli.require_store(settings), ask_engine).to_dict()
+    return cli.run_with_engine(cli.require_store(settings), lambda engine: engine.ask(told, now=clock)).to_dict()
 
 
 def render_answer(found: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -228,6 +224,8 @@ _LACK_TEXTS = {
     "not_in_source": "is not in the cited source",
     "figure_not_in_source": "has a figure that is not in the cited source",
     "name_not_in_source": "has a name that is not in the cited source",
+    "quotation_not_in_source": "has a quotation that is not in the cited source",
+    "figure_of_another_label": "has a figure that the cited source gives for something else",
 }
 
 
@@ -240,10 +238,11 @@ def answer_research(settings: Settings, asked: Mapping[str, Any], clock: datetim
     if service is not None:
         return service.request("POST", "/api/research/ask", asked, now=clock)
 
-    answer = cli.run_with_engine(
-        cli.require_store(settings), lambda engine: engine.ask_research.run(told, scope=engine.scope, now=clock)
-    )
-    return answer.to_dict()
+    async def ask_engine(engine: Contexture) -> ResearchAnswer:
+        await engine.warm_embedders()  # loading them takes longer than a search may on a busy machine
+        return await engine.ask_research.run(told, scope=engine.scope, now=clock)
+
+    return cli.run_with_engine(cli.require_store(settings), ask_engine).to_dict()
 
 
 def render_research_answer(found: Mapping[str, Any]) -> Iterator[RenderableType]:

@@ -94,6 +94,15 @@ _FITTING_VALUE = 1.7  # times the score of a sentence with such a value
 
 
 @dataclass(frozen=True, slots=True)
+class _RowAnswers:
+    """The terms of a row's label, and those of the columns in which it has a yes and a no."""
+
+    label: frozenset[str]
+    yes: frozenset[str]
+    no: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Sentence:
     """A sentence, the number it is cited by, its terms, when it was said, and the terms that a pronoun refers to."""
 
@@ -103,6 +112,7 @@ class _Sentence:
     secondary: bool = False
     time: tuple[str, int] = ("", 0)
     before: frozenset[str] = frozenset()
+    row: _RowAnswers | None = None
 
 
 class ExtractiveModel:
@@ -160,7 +170,7 @@ class ExtractiveModel:
         if asks_about_self(question):
             told = [each for each in sentences if not each.secondary and select_statements(each.text)]
             return told[:_MAX_FACTS]
-        fitting = [each for each in sentences if not _is_about_other(question, each.text)]
+        fitting = _select_rows(question, [each for each in sentences if not _is_about_other(question, each.text)])
         wanted = find_attribute_terms(question)
         scores = _score_sentences(fitting, wanted, [0.0] * len(fitting))
         clear = len(wanted) > 1 and any(len(each.terms & wanted) >= _CLEAR_SHARE * len(wanted) for each in fitting)
@@ -224,7 +234,7 @@ def _split_source(
 ) -> Iterator[_Sentence]:
     prose: list[str] = []
     header: list[str] = []
-    rows: list[str] = []
+    rows: dict[str, _RowAnswers] = {}
     for line in text.split("\n"):
         if not _TABLE_ROW.match(line):
             header = []
@@ -233,8 +243,8 @@ def _split_source(
             continue
         elif not header and not any(map(_VALUE.fullmatch, _split_cells(line)[1:])):
             header = _split_cells(line)
-        elif row := _describe_row(header or [""], _split_cells(line)):
-            rows.append(row)
+        elif row := _describe_row(header or [""], cells := _split_cells(line)):
+            rows[row] = _find_row_answers(header, cells)
     said = "\n".join(prose)
     pieces = (" ".join(said[start:end].split()) for start, end in split_sentences(said))
     before = frozenset[str]()
@@ -242,7 +252,7 @@ def _split_source(
         terms = find_attribute_terms(piece)
         before = before | terms if _PRONOUN.match(" ".join(split_words(piece))) else terms
         if not piece.rstrip("\"'»”)").endswith(("?", "？")) and piece not in _OWN_ANSWERS:
-            yield _Sentence(piece, mark, terms, secondary, time, before - terms)
+            yield _Sentence(piece, mark, terms, secondary, time, before - terms, rows.get(piece))
 
 
 def _split_cells(line: str) -> list[str]:
@@ -256,6 +266,39 @@ def _describe_row(header: Sequence[str], cells: Sequence[str]) -> str:
         f"{head}: {cell}" if head else cell for head, cell in zip_longest(header[1:], cells[1:], fillvalue="") if cell
     ]
     return f"{label} — {'; '.join(named)}" if named else ""
+
+
+_YES = frozenset("yes y true ✓ ✔ да истина ja oui si sí".split())
+_NO = frozenset("no n false ✗ ✘ нет ложь nein non".split())
+_ASKS_FOR_ROWS = re.compile(
+    r"\b(?:who|whose|which|what|list|show|how many|кто|у кого|какие|какой|сколько|wer|welche)\b"
+)
+_NEGATION = re.compile(r"\b(?:not|no|never|without|не|нет|без|nicht|kein\w*)\b|n['’]t\b")
+
+
+def _find_row_answers(header: Sequence[str], cells: Sequence[str]) -> _RowAnswers:
+    columns = list(zip(header[1:], (cell.casefold() for cell in cells[1:]), strict=False))
+    return _RowAnswers(
+        label=find_attribute_terms(cells[0]),
+        yes=frozenset[str]().union(*(find_attribute_terms(head) for head, cell in columns if cell in _YES)),
+        no=frozenset[str]().union(*(find_attribute_terms(head) for head, cell in columns if cell in _NO)),
+    )
+
+
+def _select_rows(question: str, sentences: Sequence[_Sentence]) -> list[_Sentence]:
+    """The sentences without the rows that answer "who has not paid?" with a yes, or "who has paid?" with a no.
+
+    A question that names a row asks for its cells, whatever they are.
+    """
+    asked = question.casefold()
+    if not _ASKS_FOR_ROWS.search(asked):
+        return list(sentences)
+    wanted, negated = find_attribute_terms(question), _NEGATION.search(asked) is not None
+    return [
+        each
+        for each in sentences
+        if each.row is None or wanted & each.row.label or not wanted & (each.row.yes if negated else each.row.no)
+    ]
 
 
 def _drop_repeated(found: Sequence[_Sentence]) -> list[_Sentence]:
