@@ -16,9 +16,9 @@ from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable, S
 from contexture.ledger import Trace
 from contexture.pages.images import PageImages
 from contexture.pages.records import PAGES, compress_text, decompress_text
-from contexture.pages.store import PageStore
-from contexture.pages.values import Document, document_id
-from contexture.pages.visual import VISUAL_PAGES, VisualPages
+from contexture.pages.store import PageStore, merge_hits
+from contexture.pages.values import Document, FoundPage, document_id
+from contexture.pages.visual import VISUAL_PAGES, VisualPageHit, VisualPages
 from contexture.pipeline.fence import fence
 from contexture.testing.doubles import NOON, WordRedactor
 from contexture.text.language import detect_language
@@ -145,8 +145,8 @@ async def test_neither_text_nor_looks_is_an_error(store):
         await store.find(ANNA, "pumps", k=0, trace=Trace())
 
 
-async def test_a_page_found_twice_is_one_page_with_the_better_score(store):
-    """Both parts are kept, passages cite the page, and the score is the higher one."""
+async def test_a_page_found_twice_is_one_page_with_both_scores(store):
+    """Passages cite the page, and the score of the best page is the higher one."""
     await store.add(ANNA, document("a1", "Pumps are oiled in May.", "Cranes are painted in June."), now=NOON)
 
     told = await store.find(ANNA, "pumps oiled in May", k=5, trace=Trace())
@@ -157,6 +157,40 @@ async def test_a_page_found_twice_is_one_page_with_the_better_score(store):
     assert {1} == {candidate.citation.page for candidate in best.candidates}
     assert len({(each.doc_id, each.page) for each in told}) == len(told)
     assert sorted(told, key=lambda each: (-each.score, each.doc_id, each.page)) == list(told)
+
+
+def test_visual_hits_support_pages_and_do_not_outrank_them():
+    """A page found by both is ranked by its text; one that only its look finds is near the top, but not first."""
+    read = {("a", n): found_page("a", n, text) for n, text in ((1, 0.6), (2, 0.58), (3, 0.2))}
+    seen = [VisualPageHit("a", 3, 0.9), VisualPageHit("a", 2, 0.7), VisualPageHit("scan", 1, 0.9)]
+
+    told = merge_hits(read, seen, {("a", 2): "a.pdf", ("a", 3): "a.pdf", ("scan", 1): "scan.pdf"}, k=5)
+
+    assert [("a", 2), ("a", 1), ("scan", 1), ("a", 3)] == [(each.doc_id, each.page) for each in told]
+    assert pytest.approx(0.9) == told[0].score
+    assert [(0.58, 0.7), (0.6, None), (None, 0.9), (0.2, 0.9)] == [
+        (each.text_score, each.visual_score) for each in told
+    ]
+
+
+def found_page(doc_id: str, number: int, score: float) -> FoundPage:
+    """A page that text search found."""
+    return FoundPage(doc_id=doc_id, page=number, filename=f"{doc_id}.pdf", score=score, text_score=score)
+
+
+async def test_weak_visual_hits_do_not_answer_what_the_text_does_not(bench, tmp_path):
+    """Where text search finds no support, the look of a page with text counts only if it is strong; a scan has none."""
+
+    class Looking(VisualPages):
+        async def search(self, scope, question, *, k, where, trace):
+            return [VisualPageHit("a1", 1, 0.4), VisualPageHit("a1", 2, 0.7), VisualPageHit("a1", 3, 0.4)]
+
+    looking = Looking(index=bench.index, encoder=RegionEncoder(Parts().encoders, detect_language))
+    store = pages_over(bench, tmp_path, looking)
+    await store.add(ANNA, document("a1", "Pumps are oiled.", "Cranes are painted.", ""), now=NOON)
+
+    assert [("a1", 2), ("a1", 3)] == await found(store, ANNA, "asdkjh qwe zxc")
+    assert 3 == len(await found(store, ANNA, "asdkjh qwe zxc", text=False))
 
 
 async def test_filters_narrow_a_search(store):

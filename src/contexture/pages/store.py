@@ -60,6 +60,8 @@ _PASSAGES_PER_PAGE = 4  # passages fetched for each page wanted, because one pag
 _MIN_PAGES = 50  # a smaller `k` does not make the search smaller
 _SUPPORT_SHARE = 0.3  # of the score of a page's second and third passage that counts for the page
 _SUPPORTING_PASSAGES = 2
+_VISUAL_SUPPORT_SHARE = 0.15  # of the visual score of a page that text search finds too
+_VISUAL_ONLY_SHARE = 0.8  # of the best text score: the best page that only visual search finds
 _MIN_SIMILARITY = 0.5  # calibrated: questions that the pages answer have .8 and more, others .4 and less
 _PREPARE_BATCH = 16  # pages prepared at a time, so that progress is steady
 
@@ -255,9 +257,9 @@ class PageStore:
     ) -> Sequence[FoundPage]:
         """The best `k` pages by text search, visual search or both, best first, ties by document and page.
 
-        A page that both searches find carries both scores and ranks by the higher one. A search that fails is recorded
-        in `trace` as a degradation, and the result comes from the other one. Raises `InvalidRequest` when neither
-        search is selected or `k` is out of range.
+        A page that both searches find carries both scores and ranks by that of its text, with support from the other;
+        see `merge_hits`. A search that fails is recorded in `trace` as a degradation, and the result comes from the
+        other one. Raises `InvalidRequest` when neither search is selected or `k` is out of range.
         """
         if not (text or visual):
             raise InvalidRequest("select text search, visual search or both: neither is selected")
@@ -271,13 +273,16 @@ class PageStore:
             self._search_text(scope, question, k, where, trace) if text else _no_text_hits(),
             self._search_visual(scope, question, k, where, trace) if visual else _no_visual_hits(),
         )
-        return merge_hits(read, seen, await self._file_names(scope, read, seen), k)
+        found = read or {}
+        names = await self._file_names(scope, found, seen, supported=read is None or bool(read))
+        return merge_hits(found, seen, names, k)
 
     # --- internals ---
 
     async def _search_text(
         self, scope: Scope, question: str, k: int, where: Filter | None, trace: Trace
-    ) -> Mapping[PageKey, FoundPage]:
+    ) -> Mapping[PageKey, FoundPage] | None:
+        """The pages found by their text, none if it does not support the question; None if the search failed."""
         pool = _PASSAGES_PER_PAGE * max(k, _MIN_PAGES)
         asked = read_question(question)
         try:
@@ -286,7 +291,7 @@ class PageStore:
             )
         except SourceError as failure:
             trace.add_degradation("pages", failure)
-            return {}
+            return None
         if not _is_supported(found, question):
             return {}
         return group_by_page(found, _COLLECTION, self._rules, asked)
@@ -301,14 +306,21 @@ class PageStore:
             return ()
 
     async def _file_names(
-        self, scope: Scope, read: Mapping[PageKey, FoundPage], seen: Sequence[VisualHit]
+        self, scope: Scope, read: Mapping[PageKey, FoundPage], seen: Sequence[VisualHit], *, supported: bool
     ) -> Mapping[PageKey, str]:
-        """The file name of each visual hit whose page is stored; a page in only one collection is half-written."""
-        places = [(each.doc_id, each.page) for each in seen]
-        known = {place: read[place].filename for place in places if place in read}
-        missing = [place for place in places if place not in known]
+        """The file name of each visual hit whose page is stored; a page in only one collection is half-written.
+
+        Unless text search supports the question, a weak hit is left out if its page has text: it would have been found.
+        """
+        scores = {(each.doc_id, each.page): each.score for each in seen}
+        known = {place: read[place].filename for place in scores if place in read}
+        missing = [place for place in scores if place not in known]
         records = await self._get_records(scope, missing) if missing else ()
-        return {**known, **{(each.payload["doc_id"], each.payload["page"]): each.source for each in records}}
+        others = {(each.payload["doc_id"], each.payload["page"]): each for each in records}
+        return known | {
+            place: record.source for place, record in others.items()
+            if supported or scores[place] >= _MIN_SIMILARITY or not record.text.strip()
+        }  # fmt: skip
 
     async def _get_records(self, scope: Scope, wanted: Sequence[PageKey]) -> Sequence[Record]:
         return await self._index.get(scope, _COLLECTION, [page_record_id(doc_id, page) for doc_id, page in wanted])
@@ -350,8 +362,8 @@ class PageStore:
             await asyncio.to_thread(self._images.remove, scope.tenant, document.doc_id, gone)
 
 
-async def _no_text_hits() -> Mapping[PageKey, FoundPage]:
-    return {}
+async def _no_text_hits() -> None:
+    return None
 
 
 async def _no_visual_hits() -> Sequence[VisualHit]:
@@ -428,10 +440,20 @@ def _pool_scores(found: Sequence[FoundPassage]) -> float:
 def merge_hits(
     read: Mapping[PageKey, FoundPage], seen: Sequence[VisualHit], names: Mapping[PageKey, str], k: int
 ) -> tuple[FoundPage, ...]:
-    """The best `k` pages of both searches, ties by document and page; visual hits missing in `names` are dropped."""
+    """The best `k` pages of both searches, ties by document and page; visual hits missing in `names` are dropped.
+
+    The two kinds of scores are not on one scale: a page that both searches find is ranked by its text score and a share
+    of the visual one, and a page that only visual search finds, such as a scan, ranks near the best of the text. The
+    best page has the highest score of all, and the others have scores in proportion.
+    """
     looks = {(each.doc_id, each.page): each for each in seen if (each.doc_id, each.page) in names}
-    pages = [_merge_hit(read.get(place), looks.get(place), place, names) for place in {**read, **looks}]
-    return tuple(sorted(pages, key=lambda page: (-page.score, page.doc_id, page.page))[:k])
+    top_text = max((page.score for page in read.values()), default=0.0)
+    top_visual = max((_clamp(each.score) for each in looks.values()), default=0.0)
+    unread = _VISUAL_ONLY_SHARE * top_text / top_visual if top_text and top_visual else 1.0
+    pages = [_merge_hit(read.get(place), looks.get(place), place, names, unread) for place in {**read, **looks}]
+    best = max((page.score for page in pages), default=0.0) or 1.0
+    scaled = [replace(page, score=page.score * max(top_text, top_visual) / best) for page in pages]
+    return tuple(sorted(scaled, key=lambda page: (-page.score, page.doc_id, page.page))[:k])
 
 
 def _page_from_passages(
@@ -448,15 +470,17 @@ def _page_from_passages(
 
 
 def _merge_hit(
-    read: FoundPage | None, seen: VisualHit | None, place: PageKey, names: Mapping[PageKey, str]
+    read: FoundPage | None, seen: VisualHit | None, place: PageKey, names: Mapping[PageKey, str], unread: float
 ) -> FoundPage:
+    """A page with its scores; `unread` is the factor of the visual score of a page without a text score."""
     text = None if read is None else read.text_score
     visual = None if seen is None else _clamp(seen.score)
+    score = unread * (visual or 0.0) if text is None else text + _VISUAL_SUPPORT_SHARE * (visual or 0.0)
     return FoundPage(
         doc_id=place[0],
         page=place[1],
         filename=read.filename if read else names[place],
-        score=max(score for score in (text, visual) if score is not None),
+        score=score,
         text_score=text,
         visual_score=visual,
         candidates=read.candidates if read else (),

@@ -103,8 +103,8 @@ class StoredPage:
 class FoundPage:
     """A page that matches, with its text and visual scores and its matching passages, best first.
 
-    `score` is the higher of the two; `box` is the region that matches best visually. The passages' citations name the
-    page.
+    `score` is computed from both, relative to the best page; `box` is the region that matches best visually. The
+    passages' citations name the page.
     """
 
     doc_id: str
