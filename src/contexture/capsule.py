@@ -159,6 +159,7 @@ def unpack_capsule(data: bytes) -> Capsule:
 class _CitedRecord(msgspec.Struct):
     collection: str
     record_id: str
+    hash: str
 
 
 class _CitingCandidate(msgspec.Struct):
@@ -175,18 +176,23 @@ class _CopyingCapsule(msgspec.Struct):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CapsuleReferences:
-    """Whose build a capsule holds, the records whose texts it copies, and the session it was built in."""
+    """Whose build a capsule holds, the records whose texts it copies, and the session it was built in.
+
+    `versions` names the records with the hashes of their texts.
+    """
 
     tenant: str
     user: str
     records: frozenset[str]
+    versions: frozenset[str]
     session_id: str
 
     def concerns(self, scope: Scope, target: ErasureTarget) -> bool:
         """Whether the build copies texts of the target; `matches` needs the capsule itself."""
         if self.tenant != scope.tenant:
             return False
-        if not self.records.isdisjoint(target.records):
+        copied = {each for each in self.records & target.records if (self.user, each) not in target.private}
+        if copied or not self.versions.isdisjoint(target.versions):
             return True
         return self.user == scope.user and (
             target.whole_user
@@ -210,6 +216,11 @@ def list_references(data: bytes) -> CapsuleReferences | None:
             if each.citation is None
             else record_reference(each.citation.collection, each.citation.record_id)
             for each in found.candidates
+        ),
+        versions=frozenset(
+            record_reference(each.citation.collection, each.citation.record_id, each.citation.hash)
+            for each in found.candidates
+            if each.citation is not None
         ),
         session_id=session if isinstance(session, str) else "",
     )

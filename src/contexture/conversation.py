@@ -196,21 +196,25 @@ class Decision:
     reason: str = ""
 
 
-def record_reference(collection: str, record_id: str) -> str:
-    """The name under which copies of a record's text are found: its collection and its id."""
-    return f"{collection}/{record_id}"
+def record_reference(collection: str, record_id: str, text_hash: str = "") -> str:
+    """The name under which copies of a record's text are found: its collection, its id, and perhaps its hash."""
+    return f"{collection}/{record_id}#{text_hash}" if text_hash else f"{collection}/{record_id}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErasureTarget:
     """Whose copies a store erases, in the tenant of the scope that erases.
 
-    Copies of `records`, named by `record_reference`, are erased for every user. The others concern the user of the
-    scope alone: `own_records`, which the scope may not read or which are deleted already; whole `sessions`; single
-    `events`; what was built in `touched_sessions`; everything of the user; and texts for which `matches` is true.
+    Copies of `records`, named by `record_reference`, are erased for every user but those who have another record of
+    that name to themselves (`private`, by user), and so are those of `versions`, which are named with the hashes of
+    their texts. The others concern the user of the scope alone: `own_records`, which only
+    the user may read, which the scope may not read, or which are deleted already; whole `sessions`; single `events`;
+    what was built in `touched_sessions`; everything of the user; and texts for which `matches` is true.
     """
 
     records: frozenset[str] = frozenset()
+    private: frozenset[tuple[str, str]] = frozenset()
+    versions: frozenset[str] = frozenset()
     own_records: frozenset[str] = frozenset()
     sessions: frozenset[str] = frozenset()
     events: frozenset[str] = frozenset()

@@ -142,7 +142,7 @@ class Contexture:
             searcher=self.searcher,
             scanner=self._redactor,
             pool=pool,
-            on_removed=lambda scope, ids: self.erasure.erase_copies(scope, PAGES.name, ids),
+            on_removed=lambda scope, records: self.erasure.erase_copies(scope, PAGES.name, records),
         )
         self.backfill = (
             VectorBackfill(
@@ -178,7 +178,7 @@ class Contexture:
             searcher=self.searcher,
             scanner=self._redactor,
             on_removed=wiring.article_removal_hook(
-                self.graph, lambda scope, ids: self.erasure.erase_copies(scope, ARTICLES.name, ids)
+                self.graph, lambda scope, records: self.erasure.erase_copies(scope, ARTICLES.name, records)
             ),
         )
 
@@ -188,6 +188,7 @@ class Contexture:
         return Erasure(
             ErasureStores(
                 index=self._routed_index,
+                list_owners=wiring.private_id_owners(self._routed_index),
                 memory=self._memory,
                 memory_is_local=not self.settings.memory_url,
                 namespace=self.settings.memory_namespace,
@@ -467,7 +468,7 @@ class Contexture:
         if isinstance(ids, str):
             ids = [ids]
         name, writer = collection or self.settings.collection, self._resolve(scope)
-        readable = [record.id for record in await self.index.get(writer, name, ids)]
+        readable = await self.index.get(writer, name, ids)
         gone = await self.index.delete(writer, name, ids)
         await self.erasure.erase_copies(writer, name, readable)
         return gone
@@ -840,9 +841,7 @@ class Contexture:
         cited = [(each.citation.collection, each.citation.record_id) for each in capsule.candidates if each.citation]
         owner = Scope(tenant=capsule.tenant, user=capsule.user, groups=capsule.groups)
         if self.erasure.was_erased(owner, cited):  # while this build used it
-            gone = await self.erasure.list_unreadable(owner, cited)
-            for collection in {place for place, name in cited if name in gone}:
-                await self.erasure.erase_copies(owner, collection, gone)
+            await self.erasure.erase_unreadable(owner, cited)
         return None
 
     def _turn_parts(self) -> wiring.TurnParts:

@@ -66,7 +66,7 @@ class Index(Protocol):
 
         Raises `NotPermitted` for the id of a stored record that the scope may not read, `InvalidRequest` for a record
         that cannot be stored, and `Outdated` unless each record of `unchanged` is stored exactly as given. A time
-        without a zone is stored as UTC.
+        without a zone is stored as UTC. In an index with `PrivateIds` only records that are not private refuse a write.
         """
         ...
 
@@ -169,6 +169,20 @@ class VectorBacklog(Protocol):
 
     async def add_vectors(self, batch: UnembeddedBatch, vectors: Mapping[int, Mapping[str, Vector]]) -> frozenset[int]:
         """Write vectors by passage number; returns the passages that were still there to get them."""
+        ...
+
+
+@runtime_checkable
+class PrivateIds(Protocol):
+    """An index in which the id of a private record, whose only reader is one user, is unique among those of that user.
+
+    All other ids are unique in the tenant's collection. Where a scope may read several records of one id, every call
+    returns the private one only. A write replaces what its scope reads under the id; what it stores for another user,
+    and may not read, replaces only what it has stored there before.
+    """
+
+    async def list_owners(self, tenant: str, collection: str, ids: Sequence[str]) -> Mapping[str, frozenset[str]]:
+        """By id, the users who have a private record of it, and "" for a shared one; applies no permissions."""
         ...
 
 
@@ -407,8 +421,8 @@ class SessionStore(Protocol):
         """Events of every user of the tenant whose prompts held one of these memories (`RECALLED_KEY`)."""
         ...
 
-    async def remove_citations(self, scope: Scope, record_ids: Sequence[str]) -> None:
-        """Remove the ids of these memories from the metadata of all events of the tenant."""
+    async def remove_citations(self, scope: Scope, record_ids: Sequence[str], *, own: bool = False) -> None:
+        """Remove the ids of these memories from the metadata of all events of the tenant; with `own`, of the user's."""
         ...
 
     async def erase(self, scope: Scope, session_id: str, event_ids: Sequence[str] | None = None) -> Sequence[str]:
@@ -439,8 +453,8 @@ class ReplyStore(Protocol):
         ...
 
 
-RemovalListener: TypeAlias = Callable[[Scope, Sequence[str]], Awaitable[None]]
-"""Called with the ids of removed records, so that copies of their texts can be removed too."""
+RemovalListener: TypeAlias = Callable[[Scope, Sequence[Record]], Awaitable[None]]
+"""Called with removed records, so that copies of their texts can be removed too."""
 
 MessageHandler: TypeAlias = Callable[[conversation.Delivery], Awaitable[None]]
 """Handles one message of a bus."""

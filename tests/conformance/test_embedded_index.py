@@ -10,9 +10,10 @@ import pytest
 
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.testing.index import VECTORS, IndexConformance
+from contexture.testing.index_private_ids import IndexPrivateIdTests
 
 
-class TestEmbeddedIndex(IndexConformance):
+class TestEmbeddedIndex(IndexConformance, IndexPrivateIdTests):
     """The embedded index keeps the contract."""
 
     @pytest.fixture(scope="class")

@@ -10,6 +10,7 @@ import pytest
 
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.testing.index import VECTORS, IndexConformance
+from contexture.testing.index_private_ids import IndexPrivateIdTests
 from support.page_conformance import DOCUMENT_VECTORS, PageConformance
 from support.visual_conformance import PAGE_VECTORS, VisualConformance
 
@@ -28,7 +29,7 @@ def shared(new_url: Callable[[], str], lasting_folder: Callable[[], Path]) -> It
     asyncio.run(index.close())
 
 
-class TestPostgresIndex(IndexConformance):
+class TestPostgresIndex(IndexConformance, IndexPrivateIdTests):
     """PostgreSQL keeps the contract of an index."""
 
     @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.testing.index import VECTORS, IndexConformance
+from contexture.testing.index_private_ids import IndexPrivateIdTests
 from support.page_conformance import DOCUMENT_VECTORS, PageConformance
 from support.visual_conformance import PAGE_VECTORS, VisualConformance
 
@@ -33,7 +34,7 @@ def local(lasting_folder: Callable[[], Path]) -> Iterator[QdrantOverSqlite]:
     asyncio.run(index.close())
 
 
-class TestLocalQdrant(IndexConformance):
+class TestLocalQdrant(IndexConformance, IndexPrivateIdTests):
     """Qdrant keeps the contract of an index."""
 
     @pytest.fixture

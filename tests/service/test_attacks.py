@@ -145,6 +145,52 @@ async def test_ids_of_others_lead_nowhere(guarded, bearer, thief):
     assert ["doc"] == [record.id for record in await engine.index.get(ANNA, "documents", ["doc"])]
 
 
+@pytest.mark.parametrize("readers", [["user:mallory"], ["public"], ["user:mallory", "user:nina"], ["user:anna"]])
+async def test_the_id_of_a_private_record_is_free_for_others(guarded, bearer, readers):
+    """Writing, reading and forgetting it answer as for an id that never was; anna's record and her build stay."""
+    _, client, anna = guarded
+    build = (await client.post("/v1/context/query", json={"query": HIDDEN}, headers=anna)).json()["build_id"]
+    headers, told = bearer(MALLORY), []
+    before = [each.json()["text"] for each in [await client.get(path, headers=anna) for path in RECORDS.values()]]
+    for made_up in (False, True):
+        names = {kind: f"free-{kind}" if made_up else kind for kind in RECORDS}
+        writes = [
+            ("/v1/ingest/documents", {"records": [{"id": names["doc"], "text": "Mine.", "acl": readers}]}),
+            ("/v1/ingest/articles", {"articles": [{**ARTICLE, "id": names["art"]}], "readers": readers}),
+            ("/memory/remember", {"text": "I like tea.", "id": names["mem"], "readers": readers}),
+        ]
+        calls = [("POST", *each) for each in (*writes, *writes)]
+        calls += [("GET", f"{path.rpartition('/')[0]}/{names[kind]}", None) for kind, path in RECORDS.items()]
+        calls += [
+            ("POST", "/v1/forget", {"ids": [names["doc"]], "collection": "documents"}),
+            ("POST", "/v1/forget", {"ids": [names["art"]], "collection": "articles"}),
+            ("DELETE", f"/memory/{names['mem']}", None),
+        ]
+        answers = [await client.request(method, path, json=body, headers=headers) for method, path, body in calls]
+        told.append([_without_names(answer, names) for answer in answers])
+
+    assert told[0] == told[1]
+    assert before == [
+        each.json()["text"] for each in [await client.get(path, headers=anna) for path in RECORDS.values()]
+    ]
+    assert (await client.get(f"/v1/builds/{build}", headers=anna)).is_success
+
+
+RECORDS = {"doc": "/v1/records/documents/doc", "art": "/v1/records/articles/art", "mem": "/v1/records/memories/mem"}
+ARTICLE = {"title": "Mine", "text": "Nothing happened here.", "date": "2026-01-01", "source": "y.example"}
+
+
+def _without_names(answer, names):
+    """Status and body of an answer, without its ids and times."""
+    body = answer.json()
+    for name in ("receipt_id", "time", "meta"):
+        body.pop(name, None)
+    text = json.dumps(body)
+    for kind, name in names.items():
+        text = text.replace(name, kind)
+    return answer.status_code, text
+
+
 @pytest.mark.parametrize("thief", [EVE, MALLORY], ids=["another tenant", "another user"])
 async def test_principals_in_a_body_are_never_believed(guarded, bearer, thief):
     """A key acts for its owner: whoever else a body, a query or a header names is refused or of no effect."""

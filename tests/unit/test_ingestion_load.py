@@ -171,8 +171,8 @@ async def test_bad_rows_are_reported_and_the_rest_loads(engine, tmp_path):
 
 async def test_a_record_that_may_not_be_replaced_does_not_stop_its_batch(engine, tmp_path):
     """What belongs to others is refused by name, and everything else in the batch is written."""
-    theirs = Record(id="2", text="secret", acl=("user:boris",))
-    await engine.add([theirs], scope=Scope(tenant="local", user="boris"))
+    theirs = Record(id="2", text="secret", acl=("group:staff",))
+    await engine.add([theirs], scope=Scope(tenant="local", user="boris", groups=("staff",)))
     path = rows(tmp_path / "a.jsonl", *({"id": str(n), "text": f"text {n}"} for n in range(1, 4)))
     report = await load_records(engine, [path], collection="documents")
 

@@ -216,7 +216,7 @@ async def test_only_what_was_removed_is_forgotten(new_folder):
     told = []
 
     async def forget(scope, gone):
-        told.append((scope.user, list(gone)))
+        told.append((scope.user, [record.id for record in gone]))
 
     async with workbench(new_folder(), WORDS_ONLY) as inner:
         news = news_over(inner, WORDS_ONLY, on_removed=forget)

@@ -42,6 +42,20 @@ BEFORE = """
 """Turns a store into one from before collections belonged to tenants."""
 
 
+BEFORE_ID_SPACES = """
+    CREATE TABLE before (
+        row INTEGER PRIMARY KEY, collection TEXT NOT NULL, tenant TEXT NOT NULL, id TEXT NOT NULL,
+        class INTEGER NOT NULL REFERENCES classes, hash TEXT NOT NULL, header BLOB NOT NULL, text TEXT NOT NULL,
+        rules TEXT NOT NULL, redactions BLOB NOT NULL, UNIQUE (collection, tenant, id)
+    );
+    INSERT INTO before SELECT row, collection, tenant, id, class, hash, header, text, rules, redactions FROM records;
+    DROP TABLE records;
+    ALTER TABLE before RENAME TO records;
+    PRAGMA user_version = 4;
+"""
+"""Turns a store into one from before private records had ids of their own."""
+
+
 async def two_types(folder: Path) -> None:
     """A store in which two tenants mean different things by one field."""
     index = await EmbeddedIndex.open(folder, OPTIONS)
@@ -58,6 +72,58 @@ async def graded(folder: Path) -> list[list[str]]:
     found = [record_ids(await index.search(scope, make_query("zebra", where=where))) for scope, where in asked]
     await index.close()
     return found
+
+
+async def read_all(index: EmbeddedIndex, name: str) -> list[str]:
+    """The texts that a user of Anna's tenant reads."""
+    return [record.text for record in await index.scroll(Scope(tenant=ANNA.tenant, user=name), NAME)]
+
+
+async def write(index: EmbeddedIndex, name: str, text: str, *readers: str) -> None:
+    """Write a record under the id that everybody uses."""
+    record = make_record("a", text, acl=readers)
+    await index.upsert(Scope(tenant=ANNA.tenant, user=name), NAME, [prepare_record(record)])
+
+
+async def test_private_records_of_an_earlier_store_get_ids_of_their_own(tmp_path: Path) -> None:
+    """What was private is read by its owner as before, and no longer refuses the writes of others."""
+    index = await EmbeddedIndex.open(tmp_path, OPTIONS)
+    await index.create(ANNA, COLLECTION)
+    await write(index, "anna", "zebra of anna", "user:anna")
+    await index.close()
+    with closing(sqlite3.connect(tmp_path / "truth.sqlite")) as db:
+        db.executescript(BEFORE_ID_SPACES)
+    index = await EmbeddedIndex.open(tmp_path, OPTIONS)
+    await write(index, "boris", "zebra for all", "public")
+    found = [await read_all(index, name) for name in ("anna", "boris")]
+    await index.close()
+
+    assert [["zebra of anna"], ["zebra for all"]] == found
+
+
+async def test_records_of_one_id_move_to_another_store(tmp_path: Path) -> None:
+    """Each arrives for its readers, also when they are there already."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    index = await EmbeddedIndex.open(source, OPTIONS)
+    await index.create(ANNA, COLLECTION)
+    for name in ("anna", "boris"):
+        await write(index, name, f"zebra of {name}", f"user:{name}")
+    await write(index, "dora", "zebra for anna", "user:anna")
+    await write(index, "carl", "zebra for all", "public")
+    await index.close()
+    stores = FolderStore(source), FolderStore(target)
+    counts = [migrate_store(*stores).records for _ in range(2)]
+    for store in stores:
+        store.close()
+    index = await EmbeddedIndex.open(target, OPTIONS)
+    found = [await read_all(index, name) for name in ("anna", "boris", "carl")]
+    await index.delete(Scope(tenant=ANNA.tenant, user="anna"), NAME, ["a"])
+    next_one = await read_all(index, "anna")
+    await index.close()
+
+    assert [4, 4] == counts
+    assert [["zebra of anna"], ["zebra of boris"], ["zebra for all"]] == found
+    assert ["zebra for anna"] == next_one
 
 
 async def test_a_store_from_before_has_its_collections_for_those_who_have_something_there(tmp_path: Path) -> None:

@@ -46,16 +46,22 @@ Scrub: TypeAlias = Callable[[Sequence[str]], Awaitable[Sequence[str]]]
 """Empties logs and files that may still hold texts of these collections; returns what stays, and until when."""
 
 
+OwnerLookup: TypeAlias = Callable[[str, str, Sequence[str]], Awaitable[Mapping[str, frozenset[str]]]]
+"""By id, the users who have a private record of it in a tenant's collection, and "" for a shared one."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErasureStores:
     """Everything that keeps texts or copies of them.
 
-    `memory_is_local` says whether memories are records of `index`. `copies` holds builds, replies and the outbox by
-    name. `forget_imports` removes what imports remember of blocks. `clean` redacts a text. `out_of_reach` names copies
-    that no store of this process holds. `splits_messages` says whether a message may be several remote memories.
+    `list_owners` tells who has a private record of an id. `memory_is_local` says whether memories are records of
+    `index`. `copies` holds builds, replies and the outbox by name. `forget_imports` removes what imports remember of
+    blocks. `clean` redacts a text. `out_of_reach` names copies that no store of this process holds. `splits_messages`
+    says whether a message may be several remote memories.
     """
 
     index: Index
+    list_owners: OwnerLookup
     memory: MemoryService
     memory_is_local: bool
     namespace: str
@@ -177,7 +183,7 @@ class ErasurePlanner:
             await self._plan_session(plan, session_id, scope)
         for collection in await self._stores.index.collections(scope):
             async for record in self._scroll(scope, collection.name):
-                if _is_private(record, scope) and not (collection.name == PAGES.name and record.kind != DOCUMENT_KIND):
+                if is_private(record, scope) and not (collection.name == PAGES.name and record.kind != DOCUMENT_KIND):
                     plan.add_record(collection.name, record)
         private = await self._stores.workspace.list_private(scope)  # also those in the trash, which no search finds
         plan.blocks = list(dict.fromkeys((*plan.blocks, *private)))
@@ -189,7 +195,7 @@ class ErasurePlanner:
             plan.add_event(scope.user, session_id, event)
         if self._stores.memory_is_local:
             async for record in self._scroll(scope, MEMORIES_COLLECTION, Equals("session", session_id)):
-                if _is_private(record, scope):
+                if is_private(record, scope):
                     plan.memories[record.id] = record
 
     async def _plan_events(self, plan: ErasurePlan, request: ForgetRequest, scope: Scope) -> None:
@@ -232,7 +238,7 @@ class ErasurePlanner:
         near = {found.id for found in await self._stores.memory.recall(scope, query)}
         if self._stores.memory_is_local:
             async for record in self._scroll(scope, MEMORIES_COLLECTION):
-                if _is_private(record, scope) and (record.id in near or matches(record.text)):
+                if is_private(record, scope) and (record.id in near or matches(record.text)):
                     plan.memories[record.id] = record
         else:
             plan.remote_ids |= near
@@ -277,9 +283,14 @@ class ErasurePlanner:
     async def _add_answers(self, plan: ErasurePlan, scope: Scope) -> None:
         """Add the answers that had one of the memories in their prompt and share a term with it."""
         terms = {name: set(extract_terms(record.text)) for name, record in plan.memories.items()}
+        private = {name for name, record in plan.memories.items() if is_private(record, scope)}
+        owners = await self._stores.list_owners(scope.tenant, MEMORIES_COLLECTION, [*plan.memories])
         for found in await self._stores.sessions.citing(scope, [*plan.memories, *plan.remote_ids]):
             told = set(extract_terms(event_text(found.event)))
-            recalled = found.event.metadata.get(RECALLED_KEY, ())
+            recalled = set(found.event.metadata.get(RECALLED_KEY, ()))
+            if found.user != scope.user:
+                # Others may have another memory of this id to themselves.
+                recalled -= private | {name for name in recalled if found.user in owners.get(name, ())}
             if any(name in plan.remote_ids or not told.isdisjoint(terms.get(name, ())) for name in recalled):
                 plan.add_event(found.user, found.session_id, found.event)
 
@@ -348,7 +359,8 @@ def event_text(event: SessionEvent) -> str:
     return plain_text(event.message.get("content"))
 
 
-def _is_private(record: Record, scope: Scope) -> bool:
+def is_private(record: Record, scope: Scope) -> bool:
+    """Whether the scope's user is the only reader; others may have records of the same id."""
     return set(record.acl) == {f"user:{scope.user}"}
 
 

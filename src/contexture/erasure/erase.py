@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 from uuid import uuid4
@@ -11,7 +12,16 @@ from uuid import uuid4
 from contexture import conversation
 from contexture.blocks.records import BLOCKS
 from contexture.builders.turn.summary import extract_summary
-from contexture.erasure._plan import ErasurePlan, ErasurePlanner, ErasureStores, act_as, event_text, find_owner
+from contexture.erasure._plan import (
+    ErasurePlan,
+    ErasurePlanner,
+    ErasureStores,
+    OwnerLookup,
+    act_as,
+    event_text,
+    find_owner,
+    is_private,
+)
 from contexture.erasure.request import ForgetRequest, Receipt
 from contexture.errors import UnknownCollection
 from contexture.memory.records import ALIAS_KIND, is_alive
@@ -20,7 +30,7 @@ from contexture.pages.records import PAGE_KIND, PAGES, page_record_id
 from contexture.pages.visual import VISUAL_PAGES
 from contexture.types import Record, Scope
 
-__all__ = ["Erasure", "ErasureStores"]
+__all__ = ["Erasure", "ErasureStores", "OwnerLookup"]
 
 _BATCH = 500
 _MAX_RECENT = 10_000  # erased records that a running build may still cite
@@ -67,16 +77,25 @@ class Erasure:
             out_of_reach=(*pending, *self._stores.out_of_reach),
         )
 
-    async def erase_copies(self, scope: Scope, collection: str, ids: Sequence[str]) -> None:
+    async def erase_copies(self, scope: Scope, collection: str, records: Sequence[Record]) -> None:
         """Remove the builds and replies of every user that cite these records, which are deleted already."""
-        if ids:
-            references = frozenset(conversation.record_reference(collection, name) for name in ids)
-            await self._erase_copies(scope, conversation.ErasureTarget(records=references))
+        if records:
+            await self._erase_copies(scope, await self._find_copies({collection: records}, scope))
+            await self._stores.scrub(())
+
+    async def erase_unreadable(self, scope: Scope, cited: Sequence[tuple[str, str]]) -> None:
+        """Remove the scope's builds and replies that cite one of these records, by collection and id, if it is gone."""
+        gone = set(await self.list_unreadable(scope, cited))
+        references = frozenset(conversation.record_reference(*each) for each in cited if each[1] in gone)
+        if references:
+            await self._erase_copies(scope, conversation.ErasureTarget(own_records=references))
             await self._stores.scrub(())
 
     async def handle_removed_blocks(self, scope: Scope, near: Sequence[str], erased: Sequence[str]) -> None:
         """Remove copies of blocks that are in the trash or purged; `near` are those that may show their texts."""
-        await self.erase_copies(scope, BLOCKS.name, [*near, *erased])
+        references = frozenset(conversation.record_reference(BLOCKS.name, name) for name in (*near, *erased))
+        await self._erase_copies(scope, conversation.ErasureTarget(records=references))
+        await self._stores.scrub(())
         if erased:
             await asyncio.to_thread(self._stores.forget_imports, erased)
 
@@ -121,22 +140,48 @@ class Erasure:
         named = [
             *((conversation.MEMORIES_COLLECTION, record.id) for record, _ in plan.summaries),
             *((BLOCKS.name, name) for name in blocks),
-            *((place, name) for place, records in held.items() for name in _with_pages(place, records)),
         ]
         own = [
             *((conversation.MEMORIES_COLLECTION, name) for name in plan.remote_ids),
             *((BLOCKS.name, name) for name in plan.blocks),
-            *((place, each.id) for place, records in held.items() for each in records.values() if not each.acl),
         ]
         touched = plan.session_ids(scope.user) | plan.whole_sessions
-        return conversation.ErasureTarget(
-            records=frozenset(conversation.record_reference(collection, name) for collection, name in named),
-            own_records=frozenset(conversation.record_reference(collection, name) for collection, name in own),
+        target = await self._find_copies({place: [*records.values()] for place, records in held.items()}, scope)
+        return replace(
+            target,
+            records=target.records | {conversation.record_reference(*each) for each in named},
+            own_records=target.own_records | {conversation.record_reference(*each) for each in own},
             sessions=frozenset(plan.whole_sessions),
             events=plan.event_ids(scope.user),
             touched_sessions=frozenset(touched | set(map(self._stores.clean, touched))),  # a capsule's are redacted
             whole_user=plan.whole_user,
             matches=plan.matches,
+        )
+
+    async def _find_copies(self, held: Mapping[str, Sequence[Record]], scope: Scope) -> conversation.ErasureTarget:
+        """The copies of these records, by collection.
+
+        Others may have another record under the id of a private one: their builds copy it only if the text is the same.
+        """
+        records, private, versions, own = set[str](), set[tuple[str, str]](), set[str](), set[str]()
+        for collection, some in held.items():
+            owners = await self._stores.list_owners(scope.tenant, collection, [record.id for record in some])
+            for record in some:
+                reference = conversation.record_reference(collection, record.id)
+                if record.acl:
+                    versions.add(conversation.record_reference(collection, record.id, record.hash))
+                if collection != PAGES.name and (not record.acl or is_private(record, scope)):
+                    own.add(reference)
+                    continue
+                names = _with_pages(collection, {record.id: record})  # ids of documents depend on their readers
+                records |= {conversation.record_reference(collection, name) for name in names}
+                others = owners.get(record.id, frozenset())
+                private |= {(user, reference) for user in others if {f"user:{user}"} != set(record.acl)}
+        return conversation.ErasureTarget(
+            records=frozenset(records),
+            private=frozenset(private),
+            versions=frozenset(versions),
+            own_records=frozenset(own),
         )
 
     async def _erase_copies(
@@ -146,7 +191,7 @@ class Erasure:
         preview: bool = False,  # noqa: FBT001, FBT002 - as the request says it
     ) -> dict[str, Sequence[str]]:
         if not preview:
-            self._remember_erased(scope, target.records)
+            self._remember_erased(scope, target.records | target.own_records)
         stores = self._stores.copies
         return {place: await store.erase(scope, target, preview=preview) for place, store in stores.items()}
 
@@ -158,8 +203,14 @@ class Erasure:
             await self._stores.memory.forget(scope, other)
         removed["summaries"] = other
         removed["session events"] = await self._erase_events(plan, scope)
-        readable = [record.id for record in plan.memories.values() if record.acl]
-        await self._stores.sessions.remove_citations(scope, [*readable, *other])
+        readable = [record for record in plan.memories.values() if record.acl]
+        owners = await self._stores.list_owners(
+            scope.tenant, conversation.MEMORIES_COLLECTION, [record.id for record in readable]
+        )
+        own = {record.id for record in readable if is_private(record, scope) or any(owners.get(record.id, ()))}
+        shared = [record.id for record in readable if record.id not in own]
+        await self._stores.sessions.remove_citations(scope, [*shared, *other])
+        await self._stores.sessions.remove_citations(scope, sorted(own), own=True)
         for collection, records in plan.records.items():
             removed[collection] = await self._erase_records(collection, records, scope)
         if plan.blocks:

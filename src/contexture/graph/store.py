@@ -78,7 +78,8 @@ class GraphStore:
         found: list[str] = []
         for at in range(0, len(ids), most):  # continues until enough readable ids are found
             seen = await self._index.get(scope, self._collection, ids[at : at + most])
-            found += [record.id for record in seen]
+            mentioning = await self._get_cached(scope, seen, trace)  # others may have a record of the same id
+            found += [record.id for record in seen if record.id in mentioning]
             if len(found) >= most:
                 break
         return found[:most]

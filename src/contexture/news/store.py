@@ -163,9 +163,9 @@ class NewsStore:
         """Remove the articles the scope may read; returns how many were removed."""
         if not await self._made.exists(scope):
             return 0
-        # Only readable ids reach the listener: data extracted from an article the scope cannot read must stay.
-        readable = [record.id for record in await self._index.get(scope, _COLLECTION, list(dict.fromkeys(ids)))]
-        gone = await self._index.delete(scope, _COLLECTION, readable) if readable else 0
+        # Only readable ones reach the listener: data extracted from an article the scope cannot read must stay.
+        readable = await self._index.get(scope, _COLLECTION, list(dict.fromkeys(ids)))
+        gone = await self._index.delete(scope, _COLLECTION, [record.id for record in readable]) if readable else 0
         for key in [key for key in self._lines if key[0] == scope.tenant]:
             del self._lines[key]  # learned again from what is still stored
         if gone and self._on_removed is not None:

@@ -11,7 +11,7 @@ from typing import Protocol
 from msgspec.structs import replace as struct_replace
 
 from contexture.documents import BoundingBox, Page
-from contexture.errors import InvalidRequest, SourceError
+from contexture.errors import InvalidRequest, NotPermitted, SourceError
 from contexture.ledger import Trace
 from contexture.pages._questions import QuestionFields, read_question, weigh_page
 from contexture.pages.fields import cut_page, cut_stored_page, read_document_fields
@@ -28,7 +28,7 @@ from contexture.pages.records import (
 )
 from contexture.pages.values import AddedDocument, Document, DocumentSummary, FoundPage, StoredPage, check_document
 from contexture.pipeline.fence import fence
-from contexture.ports import Index, RemovalListener, TokenCounter
+from contexture.ports import Index, PrivateIds, RemovalListener, TokenCounter
 from contexture.retrieval.candidates import candidate_from_passage
 from contexture.retrieval.prepare import EnsuredCollection, Preparer, prepared_characters
 from contexture.retrieval.search import SEMANTIC, FoundPassage, HybridSearch
@@ -142,6 +142,7 @@ class PageStore:
         if stored and not again:
             await asyncio.to_thread(self._restore_pictures, scope.tenant, document)
             return AddedDocument(doc_id=document.doc_id, pages=0, unchanged=True)
+        await self._check_id(scope, document, is_readable=bool(stored))
         document = document if now is None else replace(document, timestamp=now)
         prepared = await self._prepare_pages(document, progress)
         summary = await self._preparer.thread.run(
@@ -182,7 +183,7 @@ class PageStore:
             ids = [record.id, *(page_record_id(record.id, each) for each in numbers)]
             await self._index.delete(scope, _COLLECTION, ids)
             if self._on_removed is not None:
-                await self._on_removed(scope, ids)
+                await self._on_removed(scope, [record])
         return len(documents)
 
     async def forget_vectors(self, scope: Scope, doc_ids: Sequence[str]) -> None:
@@ -278,6 +279,16 @@ class PageStore:
         return merge_hits(found, seen, names, k)
 
     # --- internals ---
+
+    async def _check_id(self, scope: Scope, document: Document, *, is_readable: bool) -> None:
+        """Raise `NotPermitted` for the id of a document that only others may read: pictures are stored by it.
+
+        Ids of loaded documents depend on their readers, so that this concerns ids that callers choose.
+        """
+        if isinstance(self._index, PrivateIds):
+            owners = await self._index.list_owners(scope.tenant, _COLLECTION, [document.doc_id])
+            if owners.get(document.doc_id, frozenset()) - {scope.user, *([""] if is_readable else [])}:
+                raise NotPermitted(f"record {document.doc_id!r} cannot be written by user {scope.user!r}")
 
     async def _search_text(
         self, scope: Scope, question: str, k: int, where: Filter | None, trace: Trace

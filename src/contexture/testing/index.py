@@ -132,7 +132,7 @@ class IndexPermissionTests:
     async def test_a_hidden_record_cannot_be_replaced(self, store: Index, scope: Scope) -> None:
         """A write over an id that the scope may not see is refused as a whole."""
         boris = replace(scope, user="boris", groups=())
-        await store.upsert(scope, NAME, [prepare_record(make_record("a", acl=("user:anna",)))])
+        await store.upsert(scope, NAME, [prepare_record(make_record("a", acl=("group:sales",)))])
         with pytest.raises(NotPermitted):
             await store.upsert(
                 boris, NAME, [prepare_record(make_record("b")), prepare_record(make_record("a", "walrus"))]

@@ -19,6 +19,7 @@ from contexture.wiring._answering import memory_place as memory_place
 from contexture.wiring._answering import missing_model_libraries as missing_model_libraries
 from contexture.wiring._answering import out_of_reach as out_of_reach
 from contexture.wiring._answering import outbox as outbox
+from contexture.wiring._answering import private_id_owners as private_id_owners
 from contexture.wiring._answering import replies as replies
 from contexture.wiring._answering import scrub_index as scrub_index
 from contexture.wiring._answering import sessions as sessions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
@@ -23,10 +23,11 @@ from contexture.answer.commands.writer import PRICES, AnswerWriter, Price, resol
 from contexture.answer.route import ModelRoute
 from contexture.answer.statement_extractor import StatementExtractor
 from contexture.config import Settings, keep_vendors_offline
+from contexture.erasure.erase import OwnerLookup
 from contexture.errors import SourceError
 from contexture.graph.store import GraphStore
 from contexture.pipeline.fence import MaterialRole
-from contexture.types import Scope
+from contexture.types import Record, Scope
 from contexture.wiring import plugins
 from contexture.wiring._services import traced_model
 
@@ -172,10 +173,10 @@ def graph_store(settings: Settings, index: ports.Index, cache: ports.GraphCache,
 def article_removal_hook(graph: GraphStore, erase_copies: ports.RemovalListener) -> ports.RemovalListener:
     """Return a callback that removes copies of removed articles; a failure of the graph is logged, not raised."""
 
-    async def forget(scope: Scope, ids: Sequence[str]) -> None:
-        await erase_copies(scope, ids)
+    async def forget(scope: Scope, records: Sequence[Record]) -> None:
+        await erase_copies(scope, records)
         try:
-            await graph.forget(scope, ids)
+            await graph.forget(scope, [record.id for record in records])
         except SourceError as failure:
             structlog.get_logger().warning("names of removed articles are still kept", reason=str(failure))
 
@@ -236,3 +237,12 @@ def import_texts_eraser(settings: Settings) -> Callable[[Sequence[str]], int]:
 async def scrub_index(index: ports.Index, collections: Sequence[str]) -> Sequence[str]:
     """Remove deleted texts from the files of an index that writes files; returns what stays, and until when."""
     return await index.scrub(collections) if isinstance(index, ports.ScrubbableIndex) else ()
+
+
+def private_id_owners(index: ports.Index) -> OwnerLookup:
+    """Return who has a private record of an id; nobody in an index in which an id is unique for everybody."""
+
+    async def list_owners(tenant: str, collection: str, ids: Sequence[str]) -> Mapping[str, frozenset[str]]:
+        return await index.list_owners(tenant, collection, ids) if isinstance(index, ports.PrivateIds) and ids else {}
+
+    return list_owners

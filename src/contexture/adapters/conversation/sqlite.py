@@ -87,10 +87,11 @@ class StoredSessions:
             return ()
         return await self._database.read(lambda db: _select_citing(db, scope.tenant, record_ids))
 
-    async def remove_citations(self, scope: Scope, record_ids: Sequence[str]) -> None:
-        """Remove the ids of these memories from the metadata of all events of the tenant."""
+    async def remove_citations(self, scope: Scope, record_ids: Sequence[str], *, own: bool = False) -> None:
+        """Remove the ids of these memories from the metadata of all events of the tenant; with `own`, of the user's."""
         if record_ids and self._database.exists:
-            await self._database.write(lambda db: _remove_citations(db, scope.tenant, frozenset(record_ids)))
+            user = scope.user if own else None
+            await self._database.write(lambda db: _remove_citations(db, scope.tenant, user, frozenset(record_ids)))
             await self._database.scrub()
 
     async def erase(self, scope: Scope, session_id: str, event_ids: Sequence[str] | None = None) -> Sequence[str]:
@@ -211,13 +212,15 @@ def _select_citing(db: sqlite3.Connection, tenant: str, record_ids: Sequence[str
     return list(found.values())
 
 
-def _remove_citations(db: sqlite3.Connection, tenant: str, gone: frozenset[str]) -> None:
+def _remove_citations(db: sqlite3.Connection, tenant: str, user: str | None, gone: frozenset[str]) -> None:
     for some in _chunks(sorted(gone)):
-        given = (tenant, *some)
+        where, given = f"tenant = ? AND record IN ({_placeholders(some)})", [tenant, *some]
+        if user is not None:
+            where += ' AND session IN (SELECT row FROM sessions WHERE tenant = ? AND "user" = ?)'
+            given += [tenant, user]
         rows = db.execute(
-            "SELECT DISTINCT e.session, e.id, e.metadata FROM recalled r "  # noqa: S608 - fixed
-            "JOIN events e ON e.session = r.session AND e.id = r.id "
-            f"WHERE r.tenant = ? AND r.record IN ({_placeholders(some)})",
+            "SELECT DISTINCT e.session, e.id, e.metadata FROM events e JOIN "  # noqa: S608 - fixed
+            f"(SELECT session, id FROM recalled WHERE {where}) r ON e.session = r.session AND e.id = r.id",
             given,
         ).fetchall()
         for session, name, metadata in rows:
@@ -231,8 +234,7 @@ def _remove_citations(db: sqlite3.Connection, tenant: str, gone: frozenset[str])
             }
             packed = encode_json(kept, f"the metadata of event {name!r}")
             db.execute("UPDATE events SET metadata = ? WHERE session = ? AND id = ?", (packed, session, name))
-        query = f"DELETE FROM recalled WHERE tenant = ? AND record IN ({_placeholders(some)})"  # noqa: S608 - fixed
-        db.execute(query, given)
+        db.execute(f"DELETE FROM recalled WHERE {where}", given)  # noqa: S608 - fixed
 
 
 def _other_citations(citations: Sequence[Mapping[str, Any]], gone: frozenset[str]) -> list[Mapping[str, Any]]:
@@ -393,10 +395,12 @@ def _select_repeating(
     """User and message id of the replies that repeat the target's texts."""
     found: set[tuple[str, str]] = set()
     for some in _chunks(target.records):
-        found.update(_select_citing_replies(db, owner[0], some))
+        citing = _select_citing_replies(db, owner[0], some)
+        found.update((user, name) for user, name, reference in citing if (user, reference) not in target.private)
     own = [*target.own_records, *(conversation.record_reference("event", name) for name in target.events)]
     for some in _chunks(own):
-        found.update(each for each in _select_citing_replies(db, owner[0], some) if each[0] == owner[1])
+        citing = _select_citing_replies(db, owner[0], some)
+        found.update((user, name) for user, name, _ in citing if user == owner[1])
     if not (target.sessions or target.whole_user or target.matches):
         return found
     mine = db.execute("SELECT id, session, body FROM replies WHERE tenant = ? AND user = ?", owner)
@@ -407,9 +411,10 @@ def _select_repeating(
     return found
 
 
-def _select_citing_replies(db: sqlite3.Connection, tenant: str, references: Sequence[str]) -> set[tuple[str, str]]:
+def _select_citing_replies(db: sqlite3.Connection, tenant: str, references: Sequence[str]) -> set[tuple[str, str, str]]:
+    """User, message id and reference of the replies that cite one of these."""
     rows = db.execute(
-        f"SELECT user, id FROM cited WHERE tenant = ? AND reference IN ({_placeholders(references)})",  # noqa: S608 - fixed
+        f"SELECT user, id, reference FROM cited WHERE tenant = ? AND reference IN ({_placeholders(references)})",  # noqa: S608 - fixed
         (tenant, *references),
     )
-    return {(str(user), str(name)) for user, name in rows}
+    return {(str(user), str(name), str(reference)) for user, name, reference in rows}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from contexture.adapters.index.id_spaces import is_private
 from contexture.types import Scope
 
 _NO_CLASSES: frozenset[int] = frozenset()
@@ -23,13 +24,14 @@ class AccessClass(NamedTuple):
 class ScopeAccess:
     """Access classes that a scope may read (`allowed`), and how many passages they hold.
 
-    `readable` are those with passages. `hidden` are the other classes with passages; None if they outnumber the
-    readable ones.
+    `readable` are those with passages, and `private` those of them whose only reader is one user. `hidden` are the
+    other classes with passages; None if they outnumber the readable ones.
     """
 
     allowed: frozenset[int]
     readable: frozenset[int]
     hidden: frozenset[int] | None
+    private: frozenset[int] = _NO_CLASSES
     tenant: str = ""
     passages: int = 0
 
@@ -44,6 +46,7 @@ class AccessClasses:
         self._by_number: dict[int, AccessClass] = {}
         self._by_reader: dict[tuple[str, str], set[int]] = {}
         self._nonempty: set[int] = set()
+        self._private: set[int] = set()
         self.update(known)
 
     def update(self, changed: Mapping[int, AccessClass]) -> None:
@@ -53,6 +56,8 @@ class AccessClasses:
             self._by_number[number] = one
             (self._nonempty.add if one.passages else self._nonempty.discard)(number)
             if new:
+                if is_private(one.readers):
+                    self._private.add(number)
                 for reader in one.readers:
                     self._by_reader.setdefault((one.tenant, reader), set()).add(number)
 
@@ -67,6 +72,7 @@ class AccessClasses:
             allowed=allowed,
             readable=readable,
             hidden=frozenset(self._nonempty - readable) if few else None,
+            private=readable & self._private,
             tenant=scope.tenant,
             passages=sum(self._by_number[number].passages for number in readable),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.record_store import PassageRow
@@ -16,15 +17,18 @@ def collect_hits(
     weights: TermWeights,
     query: Query,
     load_passages: Callable[[Sequence[int]], Sequence[PassageRow]],
+    find_shadowed: Callable[[Sequence[int]], AbstractSet[int]] = lambda _: frozenset(),
 ) -> tuple[list[Hit], bool]:
     """Hits, ordered by record id and ordinal, and whether all chosen passages could be read.
 
     `load_passages` leaves out passages that were removed or hidden meanwhile; the next best ones, whose places they
-    took, are then missing.
+    took, are then missing. Passages that `find_shadowed` returns are left out too.
     """
     proposed = view.find_candidates(weights, query.vectors, query.k)
     ranks = query.fuse(ChannelCandidates(query.k, proposed, view.passage_keys))
-    rows = load_passages(sorted(ranks))
+    found = load_passages(sorted(ranks))
+    shadowed = find_shadowed([row.pid for row in found])
+    rows = [row for row in found if row.pid not in shadowed]
     columns: dict[str, Mapping[int, float]] = {}
     matched: Mapping[int, int] = {}
     if weights.terms:
@@ -33,7 +37,7 @@ def collect_hits(
     for name, vector in query.vectors.items():
         missing = [row.pid for row in rows if row.pid not in proposed[name]]
         columns[name] = {**proposed[name], **(view.similarities(name, vector, missing) if missing else {})}
-    return _build_hits(rows, columns, ranks, matched), len(rows) == len(ranks)
+    return _build_hits(rows, columns, ranks, matched), len(found) == len(ranks)
 
 
 def _build_hits(

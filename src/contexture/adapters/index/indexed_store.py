@@ -6,6 +6,7 @@ import asyncio
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import islice, takewhile
@@ -24,6 +25,7 @@ from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.index.collection_registry import CollectionRegistry
 from contexture.adapters.index.filters import check_filter, field_types, record_matches, rename_to_columns
 from contexture.adapters.index.hits import collect_hits
+from contexture.adapters.index.id_spaces import find_owner
 from contexture.adapters.index.journal import WriteJournal
 from contexture.adapters.index.reader_latch import ReaderLatch
 from contexture.adapters.index.record_store import PassageRow
@@ -172,12 +174,22 @@ class IndexedStore:
             self._require_collection(scope, collection)
 
             def some(allowed: frozenset[int]) -> dict[str, Matrix]:
-                found = self._record_store.iter_matrices(
-                    collection, scope.tenant, name, [id_ for id_ in ids if is_valid_id(id_)]
-                )
-                return {id_: matrix for id_, access, matrix in found if access in allowed}
+                wanted = [id_ for id_ in ids if is_valid_id(id_)]
+                return dict(self._record_store.iter_matrices(collection, scope.tenant, name, wanted, allowed))
 
             return self._read_allowed(scope, collection, some)
+
+        return await self._read_in_thread(read)
+
+    async def list_owners(self, tenant: str, collection: str, ids: Sequence[str]) -> Mapping[str, frozenset[str]]:
+        """By id, the users who have a private record of it, and "" for a shared one; applies no permissions."""
+
+        def read() -> dict[str, frozenset[str]]:
+            stored = self._record_store.list_spaces(collection, tenant, [id_ for id_ in ids if is_valid_id(id_)])
+            owners: dict[str, set[str]] = {}
+            for id_, space in stored:
+                owners.setdefault(id_, set()).add(find_owner(space))
+            return {id_: frozenset(some) for id_, some in owners.items()}
 
         return await self._read_in_thread(read)
 
@@ -294,8 +306,8 @@ class IndexedStore:
         self._require_collection(scope, collection)
 
         def some(allowed: frozenset[int]) -> list[Record]:
-            found = self._record_store.load_records(collection, scope.tenant, ids)
-            return [found[id_][1] for id_ in ids if id_ in found and found[id_][0] in allowed]
+            found = self._record_store.load_records(collection, scope.tenant, ids, allowed)
+            return [found[id_] for id_ in ids if id_ in found]
 
         return self._read_allowed(scope, collection, some)
 
@@ -354,8 +366,11 @@ class IndexedStore:
         def load_readable(pids: Sequence[int]) -> list[PassageRow]:
             return [row for row in self._record_store.load_passages(pids) if row.access in access.allowed]
 
+        def find_shadowed(pids: Sequence[int]) -> AbstractSet[int]:
+            return self._record_store.find_shadowed(pids, access.private) if access.private else frozenset()
+
         weights = self._idf_weights(query, access)
-        hits, complete = collect_hits(self._open_view(query, access), weights, query, load_readable)
+        hits, complete = collect_hits(self._open_view(query, access), weights, query, load_readable, find_shadowed)
         return (hits, not complete) if self._access_classes.get(query.collection) is known else ([], True)
 
     def _open_view(self, query: Query, access: ScopeAccess) -> ScopedSearcher:

@@ -10,6 +10,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from contexture.adapters.index import codec
 from contexture.adapters.index.access_classes import AccessClass
 from contexture.adapters.index.checks import check_unchanged
 from contexture.adapters.index.collection_registry import Declaration, merge_columns, pack_fields, unpack_collection
+from contexture.adapters.index.id_spaces import SHARED, find_id_space
 from contexture.adapters.index.journal import TouchedRecord
 from contexture.adapters.index.matrices import pack_matrix, unpack_matrix
 from contexture.adapters.index.schema import migrate
@@ -32,6 +34,7 @@ _MMAP_BYTES = 1 << 34  # rows of one result are far apart; reads by system call 
 _PASSAGE_COLUMNS = "p.pid, r.class, r.id, r.header, r.hash, r.rules, p.ordinal, p.text, p.facts"
 _NO_VECTORS = codec.pack_named_vectors({})
 _MAX_PARAMETERS = 500  # SQLite limits the number of parameters per statement
+_BY_SPACE = "id, space"  # of records with one id, the private ones first
 
 
 class StoreState(NamedTuple):
@@ -69,7 +72,11 @@ class PassageRow(NamedTuple):
 
 
 class PackedRecord(NamedTuple):
-    """A record as it is stored; of each passage the text, the facts and the vectors, of each matrix name and bytes."""
+    """A record as it is stored; of each passage the text, the facts and the vectors, of each matrix name and bytes.
+
+    `space` is its id space; None for the one of its readers and its writer. A record with one is copied from another
+    store and replaces what is there, whoever may read it.
+    """
 
     id: str
     readers: tuple[str, ...]
@@ -81,6 +88,7 @@ class PackedRecord(NamedTuple):
     passages: tuple[tuple[str, bytes, bytes], ...]
     matrices: tuple[tuple[str, bytes], ...]
     unembedded: bool = False
+    space: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,42 +247,77 @@ class SqliteRecordStore:
         rows = self._connection().execute("SELECT pid FROM removed WHERE seq > ? AND collection = ?", (seq, collection))
         return [row[0] for row in rows]
 
-    def load_records(self, collection: str, tenant: str, ids: Sequence[str]) -> dict[str, tuple[int, Record]]:
-        """Records of a tenant by id, each with its access class."""
-        found: dict[str, tuple[int, Record]] = {}
+    def load_records(
+        self, collection: str, tenant: str, ids: Sequence[str], classes: AbstractSet[int]
+    ) -> dict[str, Record]:
+        """Records of a tenant and these access classes by id; of one id the private one."""
+        found: dict[str, Record] = {}
         for some in _chunks(ids):
             rows = self._connection().execute(
                 f"SELECT id, class, header, text FROM records WHERE collection = ? AND tenant = ? "  # noqa: S608
-                f"AND id IN ({_placeholders(some)})",
+                f"AND id IN ({_placeholders(some)}) ORDER BY {_BY_SPACE}",
                 (collection, tenant, *some),
             )
-            found.update(
-                (id_, (access, codec.unpack_header(header, id_, text)[0])) for id_, access, header, text in rows
+            for id_, access, header, text in rows:
+                if access in classes and id_ not in found:
+                    found[id_] = codec.unpack_header(header, id_, text)[0]
+        return found
+
+    def find_shadowed(self, pids: Sequence[int], classes: AbstractSet[int]) -> set[int]:
+        """Those of these passages whose record a private one of the same id and of these classes hides."""
+        allowed = ",".join(str(int(access)) for access in sorted(classes))
+        found: set[int] = set()
+        for some in _chunks(pids):
+            rows = self._connection().execute(
+                "SELECT p.pid FROM passages p JOIN records r USING (row) "  # noqa: S608 - integers
+                f"WHERE p.pid IN ({_placeholders(some)}) AND EXISTS (SELECT 1 FROM records o "
+                "WHERE o.collection = r.collection AND o.tenant = r.tenant AND o.id = r.id AND o.space < r.space "
+                f"AND o.class IN ({allowed}))",
+                tuple(some),
             )
+            found.update(pid for (pid,) in rows)
+        return found
+
+    def list_spaces(self, collection: str, tenant: str, ids: Sequence[str]) -> list[tuple[str, str]]:
+        """Id and id space of every record of a tenant with one of these ids."""
+        found: list[tuple[str, str]] = []
+        for some in _chunks(ids):
+            query = (
+                f"SELECT id, space FROM records WHERE collection = ? AND tenant = ? AND id IN ({_placeholders(some)})"  # noqa: S608
+            )
+            found += self._connection().execute(query, (collection, tenant, *some)).fetchall()
         return found
 
     def iter_matrices(
-        self, collection: str, tenant: str, name: str, ids: Sequence[str]
-    ) -> Iterator[tuple[str, int, Matrix]]:
-        """Record id, access class and matrix `name` of each of these records of a tenant that has one."""
+        self, collection: str, tenant: str, name: str, ids: Sequence[str], classes: AbstractSet[int]
+    ) -> Iterator[tuple[str, Matrix]]:
+        """Id and matrix `name` of each of these records of a tenant and these access classes that has one."""
         for some in _chunks(ids):
             rows = self._connection().execute(
-                "SELECT r.id, r.class, m.data FROM records r JOIN matrices m USING (row) "  # noqa: S608 - fixed
-                f"WHERE r.collection = ? AND r.tenant = ? AND r.id IN ({_placeholders(some)}) AND m.name = ?",
-                (collection, tenant, *some, name),
+                "SELECT r.id, r.class, m.data FROM records r LEFT JOIN matrices m ON m.row = r.row AND m.name = ? "  # noqa: S608 - fixed
+                f"WHERE r.collection = ? AND r.tenant = ? AND r.id IN ({_placeholders(some)}) ORDER BY {_BY_SPACE}",
+                (name, collection, tenant, *some),
             )
-            yield from ((id_, access, unpack_matrix(data)) for id_, access, data in rows)
+            seen: set[str] = set()
+            for id_, access, data in rows:
+                if access in classes and id_ not in seen:
+                    seen.add(id_)
+                    if data is not None:
+                        yield id_, unpack_matrix(data)
 
     def iter_records(self, collection: str, tenant: str, classes: Iterable[int], after: str) -> Iterator[Record]:
-        """Records of these access classes with an id greater than `after`, in id order."""
+        """Records of these access classes with an id greater than `after`, in id order; of one id the private one."""
         allowed = ",".join(str(int(access)) for access in sorted(classes))
         rows = self._connection().execute(
             f"SELECT id, header, text FROM records WHERE collection = ? AND tenant = ? AND id > ? "  # noqa: S608
-            f"AND class IN ({allowed}) ORDER BY id",
+            f"AND class IN ({allowed}) ORDER BY {_BY_SPACE}",
             (collection, tenant, after),
         )
+        last = None
         for id_, header, text in rows:
-            yield codec.unpack_header(header, id_, text)[0]
+            if id_ != last:
+                last = id_
+                yield codec.unpack_header(header, id_, text)[0]
 
     def count_unembedded(self, classes: Iterable[int]) -> int:
         """Number of passages of these access classes that wait for their vectors; read from memory."""
@@ -330,12 +373,17 @@ class SqliteRecordStore:
         """
         newest = {item.id: item for item in packed}
         with self._write_transaction() as db:
-            stored = self.load_records(collection, scope.tenant, [record.id for record in unchanged])
-            check_unchanged(unchanged, (record for _, record in stored.values()))
+            if unchanged:
+                check_unchanged(unchanged, self._load_readable(db, scope, collection, [each.id for each in unchanged]))
             seq = self._next_seq(db)
             waiting = self._unembedded.copy()
+            spaces = {
+                id_: find_id_space(item.readers, scope) if item.space is None else item.space
+                for id_, item in newest.items()
+            }
+            copied = {item.id for item in newest.values() if item.space is not None}
             before, removed = self._remove(
-                db, scope, collection, list(newest), seq, must_see=True, waiting=waiting, check=check
+                db, scope, collection, spaces, seq, waiting=waiting, check=check, copied=copied
             )
             access = {
                 readers: _ensure_access_class(db, collection, scope.tenant, readers)
@@ -344,7 +392,8 @@ class SqliteRecordStore:
             added: list[PassageRow] = []
             for item in newest.values():
                 check()
-                added += self._insert_rows(db, scope, collection, access[item.readers], item, seq, waiting)
+                stored_as = access[item.readers], spaces[item.id]
+                added += self._insert_rows(db, scope, collection, stored_as, item, seq, waiting)
             self._count_terms(db, added, +1)
             touched = (*before, *((item.id, item.readers) for item in newest.values()))
             classes = self._load_touched_classes(db, scope, collection, touched)
@@ -362,7 +411,8 @@ class SqliteRecordStore:
         with self._write_transaction() as db:
             seq = self._next_seq(db)
             waiting = self._unembedded.copy()
-            gone, removed = self._remove(db, scope, collection, ids, seq, must_see=False, waiting=waiting, check=check)
+            wanted = dict.fromkeys(ids)
+            gone, removed = self._remove(db, scope, collection, wanted, seq, waiting=waiting, check=check)
             classes = self._load_touched_classes(db, scope, collection, gone)
         self._unembedded = +waiting
         self.seq = seq
@@ -455,52 +505,74 @@ class SqliteRecordStore:
         db: sqlite3.Connection,
         scope: Scope,
         collection: str,
-        ids: Sequence[str],
+        spaces: Mapping[str, str | None],
         seq: int,
         *,
-        must_see: bool,
         waiting: Counter[int],
         check: Callable[[], None] = lambda: None,
+        copied: AbstractSet[str] = frozenset(),
     ) -> tuple[list[TouchedRecord], list[int]]:
-        """Remove records; returns those removed, with their readers, and the ids of their passages.
+        """Remove the first record of each id that the scope may read; returns those removed, with their readers.
 
-        Their passages that wait for vectors are taken off `waiting`.
-
-        A record that the scope may not read is skipped, or raises `NotPermitted` with `must_see`.
+        Also returns the ids of their passages; those that wait for vectors are taken off `waiting`. `spaces` holds the
+        id spaces that the ids are written to: the records there are removed too, and one there that the scope may not
+        read raises `NotPermitted`, unless the scope has written it. Of `copied` ids only the records there are removed.
         """
         gone, removed = list[TouchedRecord](), list[int]()
         principals = set(scope.principals)
-        for record_id in ids:
+        for record_id, space in spaces.items():
             check()
-            found = db.execute(
-                "SELECT r.row, c.acl FROM records r JOIN classes c USING (class) "
-                "WHERE r.collection = ? AND r.tenant = ? AND r.id = ?",
+            stored = db.execute(
+                "SELECT r.row, r.space, c.acl FROM records r JOIN classes c USING (class) "  # noqa: S608 - fixed
+                f"WHERE r.collection = ? AND r.tenant = ? AND r.id = ? ORDER BY {_BY_SPACE}",
                 (collection, scope.tenant, record_id),
-            ).fetchone()
-            if found is None:
-                continue
-            readers: list[str] = json.loads(found[1])
-            if principals.isdisjoint(readers):
-                if must_see:
+            ).fetchall()
+            replaced: list[tuple[int, tuple[str, ...]]] = []
+            for row, held_in, acl in stored:
+                readers: tuple[str, ...] = tuple(json.loads(acl))
+                is_readable = not principals.isdisjoint(readers)
+                if record_id not in copied and held_in == SHARED == space and not is_readable:
                     raise NotPermitted(f"record {record_id!r} cannot be written by user {scope.user!r}")
-                continue
-            rows = list(self._select("p.row = ?", (found[0],)))
-            self._count_terms(db, rows, -1)
-            removed.extend(row.pid for row in rows)
-            db.executemany("INSERT INTO removed VALUES (?, ?, ?)", [(row.pid, collection, seq) for row in rows])
-            if waiting:
-                gone_from_backlog = db.execute(
-                    "DELETE FROM unembedded WHERE tenant = ? AND pid IN (SELECT pid FROM passages WHERE row = ?) "
-                    "RETURNING class",
-                    (scope.tenant, found[0]),
-                )
-                waiting.subtract(access for (access,) in gone_from_backlog.fetchall())
-            db.execute("DELETE FROM vectors WHERE pid IN (SELECT pid FROM passages WHERE row = ?)", (found[0],))
-            db.execute("DELETE FROM passages WHERE row = ?", (found[0],))
-            db.execute("DELETE FROM matrices WHERE row = ?", (found[0],))
-            db.execute("DELETE FROM records WHERE row = ?", (found[0],))
-            gone.append((record_id, tuple(readers)))
+                if held_in == space or (is_readable and not replaced and record_id not in copied):
+                    replaced.append((row, readers))
+            for row, readers in replaced:
+                removed += self._remove_row(db, scope, collection, row, seq, waiting=waiting)
+                gone.append((record_id, readers))
         return gone, removed
+
+    def _remove_row(
+        self, db: sqlite3.Connection, scope: Scope, collection: str, row: int, seq: int, *, waiting: Counter[int]
+    ) -> list[int]:
+        """Remove one record; returns the ids of its passages."""
+        passages = list(self._select("p.row = ?", (row,)))
+        self._count_terms(db, passages, -1)
+        db.executemany("INSERT INTO removed VALUES (?, ?, ?)", [(each.pid, collection, seq) for each in passages])
+        if waiting:
+            gone_from_backlog = db.execute(
+                "DELETE FROM unembedded WHERE tenant = ? AND pid IN (SELECT pid FROM passages WHERE row = ?) "
+                "RETURNING class",
+                (scope.tenant, row),
+            )
+            waiting.subtract(access for (access,) in gone_from_backlog.fetchall())
+        db.execute("DELETE FROM vectors WHERE pid IN (SELECT pid FROM passages WHERE row = ?)", (row,))
+        db.execute("DELETE FROM passages WHERE row = ?", (row,))
+        db.execute("DELETE FROM matrices WHERE row = ?", (row,))
+        db.execute("DELETE FROM records WHERE row = ?", (row,))
+        return [each.pid for each in passages]
+
+    @staticmethod
+    def _load_readable(db: sqlite3.Connection, scope: Scope, collection: str, ids: Sequence[str]) -> Iterator[Record]:
+        """The first record of each of these ids that the scope may read."""
+        principals = set(scope.principals)
+        for id_ in dict.fromkeys(ids):
+            rows = db.execute(
+                "SELECT c.acl, r.header, r.text FROM records r JOIN classes c USING (class) "  # noqa: S608 - fixed
+                f"WHERE r.collection = ? AND r.tenant = ? AND r.id = ? ORDER BY {_BY_SPACE}",
+                (collection, scope.tenant, id_),
+            )
+            readable = (row for row in rows.fetchall() if not principals.isdisjoint(json.loads(row[0])))
+            if (found := next(readable, None)) is not None:
+                yield codec.unpack_header(found[1], id_, found[2])[0]
 
     def _load_touched_classes(
         self, db: sqlite3.Connection, scope: Scope, collection: str, touched: Sequence[TouchedRecord]
@@ -521,15 +593,19 @@ class SqliteRecordStore:
         db: sqlite3.Connection,
         scope: Scope,
         collection: str,
-        access: int,
+        stored_as: tuple[int, str],
         item: PackedRecord,
         seq: int,
         waiting: Counter[int],
     ) -> Iterator[PassageRow]:
+        access, space = stored_as
         row = db.execute(
-            "INSERT INTO records (collection, tenant, id, class, hash, header, text, rules, redactions) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (collection, scope.tenant, item.id, access, item.hash, item.header, item.text, item.rules, item.redactions),
+            "INSERT INTO records (collection, tenant, id, space, class, hash, header, text, rules, redactions) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(collection, scope.tenant, item.id, space, access),
+                *(item.hash, item.header, item.text, item.rules, item.redactions),
+            ),
         ).lastrowid
         for name, matrix in item.matrices:
             db.execute("INSERT INTO matrices VALUES (?, ?, ?)", (row, name, matrix))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from contexture.ports import Index
+from contexture.ports import Index, PrivateIds
 from contexture.types import Collection, Filter, Hit, Matrix, PreparedRecord, Query, Record, Scope
 
 
@@ -56,6 +56,11 @@ class RoutedIndex:
     async def matrices(self, scope: Scope, collection: str, name: str, ids: Sequence[str]) -> Mapping[str, Matrix]:
         """By record id, the matrix stored under `name`, for records that the scope may read."""
         return await self._index_for(collection).matrices(scope, collection, name, ids)
+
+    async def list_owners(self, tenant: str, collection: str, ids: Sequence[str]) -> Mapping[str, frozenset[str]]:
+        """By id, the users who have a private record of it, and "" for a shared one; none where an id is unique."""
+        place = self._index_for(collection)
+        return await place.list_owners(tenant, collection, ids) if isinstance(place, PrivateIds) else {}
 
     async def version(self, scope: Scope, collection: str) -> int:
         """A number that changes with every write of the tenant to the collection."""

@@ -55,6 +55,22 @@ MIGRATIONS: tuple[str, ...] = (
         tenant TEXT NOT NULL, pid INTEGER NOT NULL, class INTEGER NOT NULL, PRIMARY KEY (tenant, pid)
     ) WITHOUT ROWID;
     """,
+    """
+    -- The id of a private record is unique among those of its reader, not in the tenant: see `id_spaces`.
+    CREATE TABLE spaced (
+        row INTEGER PRIMARY KEY, collection TEXT NOT NULL, tenant TEXT NOT NULL, id TEXT NOT NULL,
+        class INTEGER NOT NULL REFERENCES classes, hash TEXT NOT NULL, header BLOB NOT NULL, text TEXT NOT NULL,
+        rules TEXT NOT NULL, redactions BLOB NOT NULL, space TEXT NOT NULL DEFAULT '',
+        UNIQUE (collection, tenant, id, space)
+    );
+    INSERT INTO spaced SELECT r.row, r.collection, r.tenant, r.id, r.class, r.hash, r.header, r.text, r.rules,
+            r.redactions, CASE
+            WHEN json_array_length(c.acl) = 1 AND json_extract(c.acl, '$[0]') GLOB 'user:*'
+            THEN json_extract(c.acl, '$[0]') ELSE '~' END
+        FROM records r JOIN classes c USING (class) ORDER BY r.row;
+    DROP TABLE records;
+    ALTER TABLE spaced RENAME TO records;
+    """,
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from contexture.adapters.index.access_classes import AccessClass
@@ -91,16 +92,26 @@ class RecordStore(ReplaySource, Protocol):
         """Passages by id; removed ones are left out."""
         ...
 
-    def load_records(self, collection: str, tenant: str, ids: Sequence[str]) -> dict[str, tuple[int, Record]]:
-        """Records of a tenant by id, each with its access class."""
+    def load_records(
+        self, collection: str, tenant: str, ids: Sequence[str], classes: AbstractSet[int]
+    ) -> dict[str, Record]:
+        """Records of a tenant and these access classes by id; of one id the private one."""
+        ...
+
+    def find_shadowed(self, pids: Sequence[int], classes: AbstractSet[int]) -> set[int]:
+        """Those of these passages whose record a private one of the same id and of these classes hides."""
+        ...
+
+    def list_spaces(self, collection: str, tenant: str, ids: Sequence[str]) -> list[tuple[str, str]]:
+        """Id and id space of every record of a tenant with one of these ids."""
         ...
 
     def iter_matrices(
-        self, collection: str, tenant: str, name: str, ids: Sequence[str]
-    ) -> Iterator[tuple[str, int, Matrix]]:
-        """Record id, access class and matrix `name` of each of these records of a tenant that has one."""
+        self, collection: str, tenant: str, name: str, ids: Sequence[str], classes: AbstractSet[int]
+    ) -> Iterator[tuple[str, Matrix]]:
+        """Id and matrix `name` of each of these records of a tenant and these access classes that has one."""
         ...
 
     def iter_records(self, collection: str, tenant: str, classes: Iterable[int], after: str) -> Iterator[Record]:
-        """Records of these access classes with an id greater than `after`, in id order."""
+        """Records of these access classes with an id greater than `after`, in id order; of one id the private one."""
         ...

@@ -19,7 +19,7 @@ from contexture.adapters.keys import ApiKeys
 from contexture.adapters.sqlite import SqliteTables
 from contexture.adapters.store_damage import RECORDS_DATABASE, sqlite_errors
 from contexture.adapters.store_migration import migrate
-from contexture.types import Collection, PreparedRecord, Scope
+from contexture.types import Collection, Scope
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ TABLE_FILES = {
     "graph": ("graph.sqlite", GRAPH),
     "blocks": ("blocks.db", BLOCKS),
 }
-_SELECT = "SELECT row, id, header, text, rules, redactions FROM records WHERE collection = ? AND tenant = ? AND "
+_SELECT = "SELECT row, id, space, header, text, rules, redactions FROM records WHERE collection = ? AND tenant = ? AND "
 
 
 class FolderStore:
@@ -78,26 +78,31 @@ class FolderRecords:
         rows = self._fetch_all("SELECT collection, tenant, count(*) FROM records GROUP BY collection, tenant", ())
         return {migrate.TenantCollection(collection, tenant): count for collection, tenant, count in rows}
 
-    def page(self, part: migrate.TenantCollection, after: str, limit: int) -> Sequence[PreparedRecord]:
-        """Up to `limit` records of a part with ids greater than `after`, in id order."""
-        return list(self._select_records(f"{_SELECT} id > ? ORDER BY id LIMIT ?", (*part, after, limit)))
+    def page(
+        self, part: migrate.TenantCollection, after: migrate.RecordKey, limit: int
+    ) -> Sequence[migrate.SpacedRecord]:
+        """Up to `limit` records of a part with keys greater than `after`, in the order of their keys."""
+        query = f"{_SELECT} (id, space) > (?, ?) ORDER BY id, space LIMIT ?"
+        return list(self._select_records(query, (*part, *after, limit)))
 
-    def get_many(self, part: migrate.TenantCollection, ids: Sequence[str]) -> Mapping[str, PreparedRecord]:
-        """Records of a part by id; missing ids are left out."""
+    def get_many(
+        self, part: migrate.TenantCollection, ids: Sequence[str]
+    ) -> Mapping[migrate.RecordKey, migrate.SpacedRecord]:
+        """All records of a part with these ids."""
         marks = ",".join("?" * len(ids))
         found = self._select_records(f"{_SELECT} id IN ({marks})", (*part, *ids))
-        return {item.record.id: item for item in found}
+        return {each.key: each for each in found}
 
-    def write(self, part: migrate.TenantCollection, records: Sequence[PreparedRecord]) -> None:
-        """Write records, replacing those with the same ids."""
-        old = self.get_many(part, [item.record.id for item in records])
-        for readers in {item.record.acl for item in old.values()}:
-            gone = [id_ for id_, item in old.items() if item.record.acl == readers]
-            self._record_store.delete(_scope_for_readers(part.tenant, readers), part.collection, gone)
-        self._record_store.upsert(Scope(tenant=part.tenant, user="migration"), part.collection, pack_records(records))
+    def write(self, part: migrate.TenantCollection, records: Sequence[migrate.SpacedRecord]) -> None:
+        """Write records, replacing those with the same keys."""
+        writer = Scope(tenant=part.tenant, user="migration")
+        for some in migrate.split_by_id(records):
+            packed = pack_records([each.prepared for each in some])
+            spaced = [item._replace(space=each.space) for item, each in zip(packed, some, strict=True)]
+            self._record_store.upsert(writer, part.collection, spaced)
 
-    def _select_records(self, query: str, given: Sequence[Any]) -> Iterator[PreparedRecord]:
-        for row, id_, header, text, rules, redactions in self._fetch_all(query, given):
+    def _select_records(self, query: str, given: Sequence[Any]) -> Iterator[migrate.SpacedRecord]:
+        for row, id_, space, header, text, rules, redactions in self._fetch_all(query, given):
             passages = self._fetch_all(
                 "SELECT p.facts, v.data FROM passages p JOIN vectors v USING (pid) WHERE p.row = ? ORDER BY p.ordinal",
                 (row,),
@@ -107,7 +112,7 @@ class FolderRecords:
                 item = migrate.unpack_record(
                     migrate.RecordColumns(id_, header, text, rules, redactions, passages, matrices)
                 )
-            yield item
+            yield migrate.SpacedRecord(space, item)
 
     def _fetch_all(self, query: str, given: Sequence[Any]) -> list[Any]:
         with sqlite_errors(self._path), closing(sqlite3.connect(self._path)) as db:
@@ -173,10 +178,3 @@ class FolderFiles:
         if place == migrate.SALT_FOLDER:
             return self._folder / name
         return self._folder / place / (f"{name}.json" if place == migrate.BUILDS_FOLDER else name)
-
-
-def _scope_for_readers(tenant: str, readers: Sequence[str]) -> Scope:
-    """Scope that may read records with these readers."""
-    users = [name.removeprefix("user:") for name in readers if name.startswith("user:")]
-    groups = [name.removeprefix("group:") for name in readers if name.startswith("group:")]
-    return Scope(tenant=tenant, user=users[0] if users else "migration", groups=tuple(groups))

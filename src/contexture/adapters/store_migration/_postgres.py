@@ -23,14 +23,17 @@ from contexture.adapters.postgres.pool import PostgresPool
 from contexture.adapters.postgres.tables import PostgresTables
 from contexture.adapters.store_migration.migrate import (
     RecordColumns,
+    RecordKey,
+    SpacedRecord,
     StoreFiles,
     StoreRecords,
     StoreTables,
     TenantCollection,
+    split_by_id,
     unpack_record,
 )
 from contexture.errors import NotFound
-from contexture.types import Collection, PreparedRecord, Scope
+from contexture.types import Collection, Scope
 
 T = TypeVar("T")
 
@@ -43,8 +46,8 @@ _TABLE_MIGRATIONS = {
     "keys": KEYS,
 }
 _SELECT = (
-    "SELECT record, id, header, text, rules, redactions FROM records "
-    "WHERE collection = %s AND tenant = %s AND id > %s {} ORDER BY id LIMIT %s"
+    "SELECT record, id, space, header, text, rules, redactions FROM records "
+    "WHERE collection = %s AND tenant = %s AND {} ORDER BY id, space"
 )
 
 
@@ -90,24 +93,27 @@ class PostgresRecords:
         rows = self._fetch_all("SELECT collection, tenant, count(*) FROM records GROUP BY collection, tenant")
         return {TenantCollection(collection, _decode_text(tenant)): count for collection, tenant, count in rows}
 
-    def page(self, part: TenantCollection, after: str, limit: int) -> Sequence[PreparedRecord]:
-        """Up to `limit` records of a part with ids greater than `after`, in id order."""
-        return self._select_records("", (part.collection, encode_text(part.tenant), encode_text(after), limit))
+    def page(self, part: TenantCollection, after: RecordKey, limit: int) -> Sequence[SpacedRecord]:
+        """Up to `limit` records of a part with keys greater than `after`, in the order of their keys."""
+        given = (part.collection, encode_text(part.tenant), *map(encode_text, after), limit)
+        return self._select_records("(id, space) > (%s, %s)", given, " LIMIT %s")
 
-    def get_many(self, part: TenantCollection, ids: Sequence[str]) -> Mapping[str, PreparedRecord]:
-        """Records of a part by id; missing ids are left out."""
-        wanted = [encode_text(id_) for id_ in ids]
-        given = (part.collection, encode_text(part.tenant), b"", wanted, len(wanted))
-        return {item.record.id: item for item in self._select_records("AND id = ANY(%s)", given)}
+    def get_many(self, part: TenantCollection, ids: Sequence[str]) -> Mapping[RecordKey, SpacedRecord]:
+        """All records of a part with these ids."""
+        given = (part.collection, encode_text(part.tenant), [encode_text(id_) for id_ in ids])
+        return {each.key: each for each in self._select_records("id = ANY(%s)", given)}
 
-    def write(self, part: TenantCollection, records: Sequence[PreparedRecord]) -> None:
-        """Write records in one transaction, replacing those with the same ids."""
-        rows = pack_records(records)
-        with self._pool.transaction() as db:
-            write.upsert(db, Scope(tenant=part.tenant, user="migration"), part.collection, rows, anyone=True)
+    def write(self, part: TenantCollection, records: Sequence[SpacedRecord]) -> None:
+        """Write records, replacing those with the same keys."""
+        writer = Scope(tenant=part.tenant, user="migration")
+        for some in split_by_id(records):
+            packed = pack_records([each.prepared for each in some])
+            rows = [row._replace(space=each.space) for row, each in zip(packed, some, strict=True)]
+            with self._pool.transaction() as db:
+                write.upsert(db, writer, part.collection, rows)
 
-    def _select_records(self, condition: str, given: Sequence[Any]) -> list[PreparedRecord]:
-        rows = self._fetch_all(_SELECT.format(condition), given)
+    def _select_records(self, condition: str, given: Sequence[Any], end: str = "") -> list[SpacedRecord]:
+        rows = self._fetch_all(_SELECT.format(condition) + end, given)
         numbers = [row[0] for row in rows]
         passages: dict[int, list[tuple[bytes, bytes]]] = {number: [] for number in numbers}
         for number, facts, vectors in self._fetch_all(
@@ -122,12 +128,15 @@ class PostgresRecords:
         ):
             matrices[number][name] = data
         return [
-            unpack_record(
-                RecordColumns(
-                    _decode_text(id_), header, _decode_text(text), rules, spans, passages[number], matrices[number]
-                )
+            SpacedRecord(
+                _decode_text(space),
+                unpack_record(
+                    RecordColumns(
+                        _decode_text(id_), header, _decode_text(text), rules, spans, passages[number], matrices[number]
+                    )
+                ),
             )
-            for number, id_, header, text, rules, spans in rows
+            for number, id_, space, header, text, rules, spans in rows
         ]
 
     def _fetch_all(self, query: str, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

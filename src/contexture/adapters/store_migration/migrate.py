@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -19,7 +19,7 @@ from contexture.adapters.index import codec
 from contexture.adapters.index.checks import merge_collection
 from contexture.adapters.index.matrices import pack_matrix, unpack_matrix
 from contexture.errors import BrokenPromise, InvalidRequest, NotFound
-from contexture.types import Collection, Passage, PreparedRecord
+from contexture.types import Collection, Passage, PreparedRecord, Record
 
 MigrationProgress = Callable[[str, int, int], None]
 
@@ -128,8 +128,8 @@ def _copy_part(
     """Copy the records of one tenant and collection; returns how many the target had already."""
     done = before = 0
     for page in _iterate_pages(source.records, part):
-        there = target.records.get_many(part, [item.record.id for item in page])
-        new = [item for item in page if not _is_same_record(item, there.get(item.record.id))]
+        there = target.records.get_many(part, [each.record.id for each in page])
+        new = [each for each in page if not _is_same_record(each, there.get(each.key))]
         if new:
             target.records.write(part, new)
         done, before = done + len(page), before + len(page) - len(new)
@@ -142,10 +142,10 @@ def _compare_part(
 ) -> int:
     done = 0
     for page in _iterate_pages(source.records, part):
-        there = target.records.get_many(part, [item.record.id for item in page])
-        for item in page:
-            if not _is_same_record(item, there.get(item.record.id)):
-                raise BrokenPromise(f"record {item.record.id!r} of {part.collection!r} differs in {target.name}")
+        there = target.records.get_many(part, [each.record.id for each in page])
+        for each in page:
+            if not _is_same_record(each, there.get(each.key)):
+                raise BrokenPromise(f"record {each.record.id!r} of {part.collection!r} differs in {target.name}")
         done += len(page)
         tell(f"comparing {part.collection}", done, count)
     held = target.records.parts().get(part, 0)
@@ -154,15 +154,15 @@ def _compare_part(
     return done
 
 
-def _is_same_record(item: PreparedRecord, other: PreparedRecord | None) -> bool:
-    return other is not None and digest_record(item) == digest_record(other)
+def _is_same_record(item: SpacedRecord, other: SpacedRecord | None) -> bool:
+    return other is not None and digest_record(item.prepared) == digest_record(other.prepared)
 
 
-def _iterate_pages(records: StoreRecords, part: TenantCollection) -> Iterator[Sequence[PreparedRecord]]:
-    after = ""
+def _iterate_pages(records: StoreRecords, part: TenantCollection) -> Iterator[Sequence[SpacedRecord]]:
+    after = "", ""
     while page := records.page(part, after, _PAGE_SIZE):
         yield page
-        after = page[-1].record.id
+        after = page[-1].key
 
 
 def _copy_store_tables(source: MigrationStore, target: MigrationStore, store: str) -> None:
@@ -200,6 +200,37 @@ class TenantCollection(NamedTuple):
     tenant: str
 
 
+RecordKey: TypeAlias = tuple[str, str]
+"""Id and id space of a record."""
+
+
+class SpacedRecord(NamedTuple):
+    """A record with its id space."""
+
+    space: str
+    prepared: PreparedRecord
+
+    @property
+    def record(self) -> Record:
+        """The record itself."""
+        return self.prepared.record
+
+    @property
+    def key(self) -> RecordKey:
+        """Id and id space."""
+        return self.prepared.record.id, self.space
+
+
+def split_by_id(records: Sequence[SpacedRecord]) -> Iterator[list[SpacedRecord]]:
+    """The records in as few parts as possible in which every id is unique; nearly always one."""
+    rest = list(records)
+    while rest:
+        first: dict[str, SpacedRecord] = {}
+        later = [each for each in rest if first.setdefault(each.record.id, each) is not each]
+        yield list(first.values())
+        rest = later
+
+
 class StoreRecords(Protocol):
     """The records of a store, without access control."""
 
@@ -215,16 +246,16 @@ class StoreRecords(Protocol):
         """Number of records by tenant and collection, without empty ones."""
         ...
 
-    def page(self, part: TenantCollection, after: str, limit: int) -> Sequence[PreparedRecord]:
-        """Up to `limit` records of a part with ids greater than `after`, in id order."""
+    def page(self, part: TenantCollection, after: RecordKey, limit: int) -> Sequence[SpacedRecord]:
+        """Up to `limit` records of a part with keys greater than `after`, in the order of their keys."""
         ...
 
-    def get_many(self, part: TenantCollection, ids: Sequence[str]) -> Mapping[str, PreparedRecord]:
-        """Records of a part by id; missing ids are left out."""
+    def get_many(self, part: TenantCollection, ids: Sequence[str]) -> Mapping[RecordKey, SpacedRecord]:
+        """All records of a part with these ids."""
         ...
 
-    def write(self, part: TenantCollection, records: Sequence[PreparedRecord]) -> None:
-        """Write records in one transaction, replacing those with the same ids."""
+    def write(self, part: TenantCollection, records: Sequence[SpacedRecord]) -> None:
+        """Write records, replacing those with the same keys."""
         ...
 
 

@@ -20,13 +20,19 @@ import msgspec
 from contexture.adapters import store_damage
 from contexture.adapters.index import codec
 from contexture.adapters.index.collection_registry import unpack_collection
+from contexture.adapters.index.id_spaces import SHARED, is_private
 from contexture.adapters.index.lock import StoreLock
 from contexture.adapters.index.record_store import SqliteRecordStore
 from contexture.adapters.keys import ApiKeys
 from contexture.adapters.sqlite import SqliteTables
 from contexture.adapters.store_backup import list_loose_files
 from contexture.adapters.store_migration._folder import TABLE_FILES, FolderRecords
-from contexture.adapters.store_migration.migrate import RecordColumns, TenantCollection, unpack_record
+from contexture.adapters.store_migration.migrate import (
+    RecordColumns,
+    SpacedRecord,
+    TenantCollection,
+    unpack_record,
+)
 from contexture.errors import InvalidRequest, NotFound, StoreUnwritable
 from contexture.types import Collection, PreparedRecord, Record
 
@@ -361,7 +367,7 @@ def _salvage_records(
                 store.declare(tenant, unpack_collection(name, fields))
             known = {(tenant, collection.name) for tenant, collection in store.list_declarations()}
             (total,) = db.execute("SELECT count(*) FROM records").fetchone()
-            query = "SELECT row, collection, tenant, id, hash, header, text, rules, redactions FROM records"
+            query = "SELECT row, collection, tenant, id, space, hash, header, text, rules, redactions FROM records"
             for done, row in enumerate(db.execute(query), start=1):
                 part = TenantCollection(row[1], row[2])
                 if (part.tenant, part.collection) not in known:
@@ -381,7 +387,7 @@ def _salvage_record(
     prepare: PrepareRecord,
     report: SalvageReport,
 ) -> None:
-    row, _, _, id_, digest, header, text, rules, redactions = columns
+    row, _, _, id_, space, digest, header, text, rules, redactions = columns
     if not store_damage.is_sound_record(digest, text, header, redactions):
         report.dropped += 1
         return
@@ -401,7 +407,8 @@ def _salvage_record(
             return
         prepared = prepare(record)
         report.prepared += 1
-    records.write(part, [prepared])
+    acl = prepared.record.acl
+    records.write(part, [SpacedRecord(space or (acl[0] if is_private(acl) else SHARED), prepared)])  # "": an old schema
     report.records += 1
 
 

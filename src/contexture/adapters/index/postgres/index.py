@@ -122,10 +122,10 @@ class PostgresIndex(IndexedStore):
         with self.pool.transaction() as db:
             if unchanged:
                 db.execute("SELECT FROM counter FOR UPDATE")  # blocks all other writers
-                stored = self._postgres_store.load_records(
-                    collection, scope.tenant, [record.id for record in unchanged]
-                )
-                check_unchanged(unchanged, (record for _, record in stored.values()))
+                allowed = self._access_of_scope(scope, collection).allowed
+                ids = [record.id for record in unchanged]
+                stored = self._postgres_store.load_records(collection, scope.tenant, ids, allowed)
+                check_unchanged(unchanged, stored.values())
             change = write.upsert(db, scope, collection, packed, meanwhile)
             self._writes.check_cancelled()
         self._catch_up(LocalWrite(change, drafts[0] if drafts else None))

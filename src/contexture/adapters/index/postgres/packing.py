@@ -24,7 +24,11 @@ class PackedPassage(NamedTuple):
 
 
 class PackedRow(NamedTuple):
-    """A record in its stored form, packed before the transaction, because other writers wait during it."""
+    """A record in its stored form, packed before the transaction, because other writers wait during it.
+
+    `space` is its id space; None for the one of its readers and its writer. A record with one is copied from another
+    store and replaces what is there, whoever may read it.
+    """
 
     id: bytes
     acl: bytes
@@ -35,6 +39,8 @@ class PackedRow(NamedTuple):
     redactions: bytes
     passages: Sequence[PackedPassage]
     matrices: Sequence[tuple[str, bytes]]
+    readers: tuple[str, ...]
+    space: str | None = None
 
 
 def pack_records(prepared: Sequence[PreparedRecord]) -> list[PackedRow]:
@@ -59,6 +65,7 @@ def _pack_record(item: PreparedRecord) -> PackedRow:
             redactions=codec.pack_spans(item.redactions),
             passages=[_pack_passage(record.text, passage) for passage in item.passages],
             matrices=[(name, pack_matrix(matrix)) for name, matrix in item.matrices.items()],
+            readers=record.acl,
         )
     except (TypeError, ValueError, OverflowError, RecursionError) as failure:
         raise InvalidRequest(f"record {record.id!r} cannot be stored: {failure}") from failure

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from contexture.adapters.index import codec
@@ -219,35 +220,57 @@ class PostgresRecordStore:
 
     # --- records ---
 
-    def load_records(self, collection: str, tenant: str, ids: Sequence[str]) -> dict[str, tuple[int, Record]]:
-        """Records of a tenant by id, each with its access class."""
+    def load_records(
+        self, collection: str, tenant: str, ids: Sequence[str], classes: AbstractSet[int]
+    ) -> dict[str, Record]:
+        """Records of a tenant and these access classes by id; of one id the private one."""
         rows = self._fetch_all(
-            "SELECT id, class, header, text FROM records WHERE collection = %s AND tenant = %s AND id = ANY(%s)",
-            (collection, encode_text(tenant), [encode_text(id_) for id_ in ids]),
+            "SELECT DISTINCT ON (id) id, header, text FROM records WHERE collection = %s AND tenant = %s "
+            "AND id = ANY(%s) AND class = ANY(%s) ORDER BY id, space",
+            (collection, encode_text(tenant), [encode_text(id_) for id_ in ids], sorted(classes)),
         )
         return {
-            _decode_text(id_): (access, codec.unpack_header(header, _decode_text(id_), _decode_text(text))[0])
-            for id_, access, header, text in rows
+            _decode_text(id_): codec.unpack_header(header, _decode_text(id_), _decode_text(text))[0]
+            for id_, header, text in rows
         }
 
-    def iter_matrices(
-        self, collection: str, tenant: str, name: str, ids: Sequence[str]
-    ) -> Iterator[tuple[str, int, Matrix]]:
-        """Record id, access class and matrix `name` of each of these records of a tenant that has one."""
+    def find_shadowed(self, pids: Sequence[int], classes: AbstractSet[int]) -> set[int]:
+        """Those of these passages whose record a private one of the same id and of these classes hides."""
         rows = self._fetch_all(
-            "SELECT r.id, r.class, m.data FROM records r JOIN matrices m USING (record) "
-            "WHERE r.collection = %s AND r.tenant = %s AND r.id = ANY(%s) AND m.name = %s",
-            (collection, encode_text(tenant), [encode_text(id_) for id_ in ids], name),
+            "SELECT p.pid FROM passages p JOIN records r USING (record) WHERE p.pid = ANY(%s) AND EXISTS ("
+            "SELECT FROM records o WHERE o.collection = r.collection AND o.tenant = r.tenant AND o.id = r.id "
+            "AND o.space < r.space AND o.class = ANY(%s))",
+            (list(pids), sorted(classes)),
         )
-        return ((_decode_text(id_), access, unpack_matrix(data)) for id_, access, data in rows)
+        return {pid for (pid,) in rows}
+
+    def list_spaces(self, collection: str, tenant: str, ids: Sequence[str]) -> list[tuple[str, str]]:
+        """Id and id space of every record of a tenant with one of these ids."""
+        rows = self._fetch_all(
+            "SELECT id, space FROM records WHERE collection = %s AND tenant = %s AND id = ANY(%s)",
+            (collection, encode_text(tenant), [encode_text(id_) for id_ in ids]),
+        )
+        return [(_decode_text(id_), _decode_text(space)) for id_, space in rows]
+
+    def iter_matrices(
+        self, collection: str, tenant: str, name: str, ids: Sequence[str], classes: AbstractSet[int]
+    ) -> Iterator[tuple[str, Matrix]]:
+        """Id and matrix `name` of each of these records of a tenant and these access classes that has one."""
+        rows = self._fetch_all(
+            "SELECT DISTINCT ON (r.id) r.id, m.data FROM records r LEFT JOIN matrices m "
+            "ON m.record = r.record AND m.name = %s WHERE r.collection = %s AND r.tenant = %s AND r.id = ANY(%s) "
+            "AND r.class = ANY(%s) ORDER BY r.id, r.space",
+            (name, collection, encode_text(tenant), [encode_text(id_) for id_ in ids], sorted(classes)),
+        )
+        return ((_decode_text(id_), unpack_matrix(data)) for id_, data in rows if data is not None)
 
     def iter_records(self, collection: str, tenant: str, classes: Iterable[int], after: str) -> Iterator[Record]:
-        """Records of these access classes with an id greater than `after`, in id order."""
+        """Records of these access classes with an id greater than `after`, in id order; of one id the private one."""
         allowed, behind, size = sorted(classes), encode_text(after), 100
         while True:
             rows = self._fetch_all(
-                "SELECT id, header, text FROM records WHERE collection = %s AND tenant = %s AND id > %s "
-                "AND class = ANY(%s) ORDER BY id LIMIT %s",
+                "SELECT DISTINCT ON (id) id, header, text FROM records WHERE collection = %s AND tenant = %s "
+                "AND id > %s AND class = ANY(%s) ORDER BY id, space LIMIT %s",
                 (collection, encode_text(tenant), behind, allowed, size),
             )
             for id_, header, text in rows:

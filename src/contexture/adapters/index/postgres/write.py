@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from hashlib import sha256
 from itertools import count
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.collection_registry import pack_fields
+from contexture.adapters.index.id_spaces import SHARED, find_id_space
 from contexture.adapters.index.postgres.packing import PackedRow
 from contexture.adapters.index.postgres.record_store import encode_text
 from contexture.adapters.index.record_store import PassageRow, StoreChange
@@ -21,7 +23,7 @@ from contexture.adapters.postgres.pool import Connection
 from contexture.errors import NotPermitted
 from contexture.types import Collection, Scope
 
-_RECORD_TYPES = ("int8", "text", "bytea", "bytea", "int4", "text", "bytea", "bytea", "text", "bytea")
+_RECORD_TYPES = ("int8", "text", "bytea", "bytea", "int4", "text", "bytea", "bytea", "text", "bytea", "bytea")
 _PASSAGE_TYPES = ("int8", "int8", "text", "int4", "int8", "bytea", "bytea")
 _TERM_BYTES = 4  # bytes per term in `PassageFacts.terms`
 _TERM_SHIFT, _CLASS_MASK = np.uint64(32), np.uint64(0xFFFF_FFFF)  # a term and an access class packed in one number
@@ -65,17 +67,18 @@ def upsert(
     collection: str,
     records: Sequence[PackedRow],
     meanwhile: Callable[[StoreChange], None] = lambda _: None,
-    *,
-    anyone: bool = False,
 ) -> StoreChange:
     """Write records; returns the passages added and removed. Call it inside a transaction.
 
-    Raises `NotPermitted` if the scope may not read a record it would replace, unless `anyone` is set. `meanwhile` is
-    called with the change before the rows are written.
+    Raises `NotPermitted` if the scope may not read a record it would replace. `meanwhile` is called with the change
+    before the rows are written.
     """
     tenant, passages = encode_text(scope.tenant), sum(len(each.passages) for each in records)
     numbers = _allocate_numbers(db, passages, len(records))
-    gone = _find_replaced(db, scope, collection, [each.id for each in records], must_see=not anyone, sees_all=anyone)
+    spaces = [encode_text(find_id_space(each.readers, scope) if each.space is None else each.space) for each in records]
+    written_to = {each.id: space for each, space in zip(records, spaces, strict=True)}
+    copied = {each.id for each in records if each.space is not None}
+    gone = _find_replaced(db, scope, collection, written_to, copied)
     removed = _remove_records(db, gone)
     classes = _ensure_access_classes(db, collection, tenant, {each.acl for each in records})
     done = StoreChange(
@@ -83,7 +86,12 @@ def upsert(
     )
     meanwhile(done)
     numbered = list(enumerate(records, start=numbers.record + 1))
-    _copy_records(db, collection, tenant, [(number, classes[each.acl], each) for number, each in numbered])
+    _copy_records(
+        db,
+        collection,
+        tenant,
+        [(number, classes[each.acl], space, each) for (number, each), space in zip(numbered, spaces, strict=True)],
+    )
     _copy_passages(db, collection, numbers, numbered)
     _update_statistics(
         db, [(classes[each.acl], passage.unpacked_facts) for each in records for passage in each.passages], +1
@@ -96,9 +104,7 @@ def upsert(
 def delete(db: Connection, scope: Scope, collection: str, ids: Sequence[str]) -> int:
     """Remove the records that the scope may read; returns how many. Call it inside a transaction."""
     numbers = _allocate_numbers(db, 0, 0)
-    gone = _find_replaced(
-        db, scope, collection, [encode_text(id_) for id_ in dict.fromkeys(ids)], must_see=False, sees_all=False
-    )
+    gone = _find_replaced(db, scope, collection, dict.fromkeys(map(encode_text, ids)))
     removed = _remove_records(db, gone)
     _log_write(
         db, numbers, encode_text(scope.tenant), collection, [(each.id, each.access) for each in gone], removed, 0
@@ -124,24 +130,34 @@ def _allocate_numbers(db: Connection, passages: int, records: int) -> WriteNumbe
 
 
 def _find_replaced(
-    db: Connection, scope: Scope, collection: str, ids: Sequence[bytes], *, must_see: bool, sees_all: bool
+    db: Connection,
+    scope: Scope,
+    collection: str,
+    spaces: Mapping[bytes, bytes | None],
+    copied: AbstractSet[bytes] = frozenset(),
 ) -> list[ReplacedRecord]:
-    """Existing records with these ids.
+    """The first record of each id that the scope may read, and those of the id spaces that the ids are written to.
 
-    A record that the scope may not read is skipped, or raises `NotPermitted` with `must_see`; with `sees_all` it is
-    included.
+    One there that the scope may not read raises `NotPermitted`, unless the scope has written it. Of `copied` ids only
+    the records there are returned.
     """
     rows = db.execute(
-        "SELECT r.record, r.id, r.class, c.acl FROM records r JOIN classes c USING (class) "
-        "WHERE r.collection = %s AND r.tenant = %s AND r.id = ANY(%b) ORDER BY r.record",
-        (collection, encode_text(scope.tenant), list(ids)),
+        "SELECT r.record, r.id, r.class, r.space, c.acl FROM records r JOIN classes c USING (class) "
+        "WHERE r.collection = %s AND r.tenant = %s AND r.id = ANY(%b) ORDER BY r.id, r.space",
+        (collection, encode_text(scope.tenant), list(spaces)),
         binary=True,
     ).fetchall()
-    principals = set(scope.principals)
-    hidden = [id_ for _, id_, _, acl in rows if not sees_all and principals.isdisjoint(json.loads(acl))]
-    if hidden and must_see:
-        raise NotPermitted(f"record {hidden[0].decode()!r} cannot be written by user {scope.user!r}")
-    return [ReplacedRecord(record, id_, access) for record, id_, access, _ in rows if id_ not in hidden]
+    principals, shared = set(scope.principals), encode_text(SHARED)
+    replaced: list[ReplacedRecord] = []
+    seen: set[bytes] = set()
+    for record, id_, access, space, acl in rows:
+        is_readable = not principals.isdisjoint(json.loads(acl))
+        if id_ not in copied and space == shared == spaces[id_] and not is_readable:
+            raise NotPermitted(f"record {id_.decode()!r} cannot be written by user {scope.user!r}")
+        if space == spaces[id_] or (is_readable and id_ not in seen and id_ not in copied):
+            replaced.append(ReplacedRecord(record, id_, access))
+            seen.add(id_)
+    return sorted(replaced)
 
 
 def _remove_records(db: Connection, gone: Sequence[ReplacedRecord]) -> list[int]:
@@ -181,14 +197,17 @@ def _ensure_access_classes(
 
 
 def _copy_records(
-    db: Connection, collection: str, tenant: bytes, records: Sequence[tuple[int, int, PackedRow]]
+    db: Connection, collection: str, tenant: bytes, records: Sequence[tuple[int, int, bytes, PackedRow]]
 ) -> None:
     rows = (
-        (number, collection, tenant, each.id, access, each.hash, each.header, each.text, each.rules, each.redactions)
-        for number, access, each in records
+        (
+            *(number, collection, tenant, each.id, access, each.hash, each.header, each.text, each.rules),
+            *(each.redactions, space),
+        )
+        for number, access, space, each in records
     )
     _copy(db, "records", _RECORD_TYPES, rows)
-    matrices = [(number, *named) for number, _, each in records for named in each.matrices]
+    matrices = [(number, *named) for number, _, _, each in records for named in each.matrices]
     if matrices:
         _copy(db, "matrices", ("int8", "text", "bytea"), matrices)
 
