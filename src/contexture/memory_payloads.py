@@ -136,7 +136,8 @@ def rename_memory_fields(payload: Mapping[str, Any]) -> dict[str, Any]:
     """
     value = payload.get("value")
     inner = dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {"text": value}
-    inner = {**inner, "text": inner.get("text") or inner.pop("content", None)}
+    if not inner.get("text"):
+        inner["text"] = inner.pop("content", None)
     outer = {name: each for name, each in payload.items() if name not in {"value", "content", "key", "tenant"}}
     renamed = {"text": payload.get("content"), "id": payload.get("key"), "tenant_id": payload.get("tenant")}
     found: dict[str, Any] = {}

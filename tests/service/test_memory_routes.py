@@ -196,6 +196,7 @@ async def test_bodies_of_other_clients_are_understood(http):
     assert {"trip", "pier"} == {each["id"] for each in found}
     (pier,) = [each for each in found if each["id"] == "pier"]
     assert ([0.1, 0.2], "ok") == (pier["metadata"]["coord"], pier["metadata"]["mood"])
+    assert "content" not in pier["metadata"]
     rated = {"session_id": "s", "query": asked["query"], "prompt": "p", "response_text": "r", "utility": 4.0}
     assert {"ok": True} == await post(http, "/context/feedback", rated)
     assert {"ok": True} == await post(http, "/context/feedback", {"memory_id": "trip", "reward": -0.5})

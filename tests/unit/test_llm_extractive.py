@@ -72,6 +72,13 @@ async def test_of_two_statements_about_one_thing_the_newer_comes_first() -> None
     assert "Rome" in before
 
 
+async def test_of_one_day_the_statement_shown_first_is_the_newer() -> None:
+    """A statement that corrects a part of another is shown before it."""
+    blocks = "[1] (user, 2026-05-01)\nWe moved to Bergen.\n[2] (user, 2026-05-01)\nI live in Oslo with my wife."
+
+    assert (await answer("Where do I live?", blocks)).startswith("We moved to Bergen. [1]")
+
+
 async def test_an_order_is_not_answered_with_what_nobody_mentioned() -> None:
     """No text of the conversation can carry it out: the answer says what this model does."""
     assert "No earlier message" not in await answer("Write a limerick about seagulls.")

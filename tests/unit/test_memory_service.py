@@ -152,6 +152,27 @@ def _session(*lines, scope=ANNA, **fields):
     ]
 
 
+async def test_another_word_for_the_same_attribute_is_found(memory):
+    """Who asks where somebody lives hears where they moved, and in either language."""
+    said = ("We moved to Bergen last week.", "Я переехала в Пермь.", "We sold the boat.")
+    await memory.remember(ANNA, [Memory(text=text) for text in said])
+
+    found = await texts(memory, Recall(query="Where do we live?", now=NOON))
+
+    assert set(said[:2]) == set(found)
+
+
+async def test_a_question_for_everything_about_the_user_recalls_the_newest(memory):
+    """Nothing they said has a word of it; with a threshold it is a question like any other."""
+    said = [Memory(text=f"I own {at} boats.", time=NOON - timedelta(days=100 * at)) for at in range(4)]
+    await memory.remember(ANNA, [*said, Memory(text="Gone by now.", time=NOON - timedelta(days=1), ttl_seconds=1)])
+    query = Recall(query="What do you know about me?", now=NOON + timedelta(hours=1), top_k=3, threshold=0.0)
+
+    assert [each.text for each in said[:3]] == await texts(memory, query)
+    assert [] == await texts(memory, replace(query, threshold=0.5))
+    assert [] == await texts(memory, query, Scope(tenant="acme", user="boris"))
+
+
 async def test_the_messages_beside_a_memory_join_it_when_asked_for(memory):
     """Those next to it in its session, behind everything that is recalled, and only those that may be read."""
     boris = Scope(tenant="acme", user="boris")

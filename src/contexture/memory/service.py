@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -37,9 +37,11 @@ from contexture.retrieval.ranking import BM25, SEMANTIC, word_coverage
 from contexture.retrieval.search import UNEMBEDDED, FoundPassage, HybridSearch
 from contexture.retrieval.text_facts import attach_text_facts, read_text_facts
 from contexture.text.language import detect_language
+from contexture.text.questions import asks_about_self
+from contexture.text.supersession import find_attribute_words
 from contexture.text.terms import question_terms
 from contexture.text.unicode import repair_text
-from contexture.types import And, AnyOf, Equals, Filter, Not, PreparedRecord, Range, Record, Scope
+from contexture.types import And, AnyOf, Equals, Filter, Hit, Not, PreparedRecord, Range, Record, Scope
 
 _T = TypeVar("_T")
 
@@ -49,6 +51,7 @@ MAX_TOP_K = 100
 _COLLECTION = MEMORIES.name
 _PASSAGES_PER_MEMORY = 4  # passages fetched for each memory wanted, because a long one may have several matches
 _MAX_ANCHORS = 16  # memories whose neighbours are looked for
+_NEWEST_DAYS = (7, 60, 730, 36_500)  # periods in which the newest memories are looked for
 _MIN_TOP_K = 8  # a smaller `top_k` does not make the search smaller
 _PURGE_BATCH = 500
 _MAX_TRIES = 5
@@ -104,7 +107,8 @@ class LocalMemory:
     async def recall(self, scope: Scope, query: Recall) -> Sequence[Recalled]:
         """The best `query.top_k` memories at or above the threshold, best first, expired ones left out.
 
-        Behind them come their neighbours, if the query asks for them. When the embedder fails, only lexical search is
+        A question for everything about the user, without a threshold, is filled with the newest. Behind them come their
+        neighbours, if the query asks for them. When the embedder fails, only lexical search is
         used; when that finds nothing, raises `SourceUnavailable`.
         """
         _check_recall(query)
@@ -115,13 +119,22 @@ class LocalMemory:
         trace = Trace()
         pool = _PASSAGES_PER_MEMORY * max(query.top_k, _MIN_TOP_K)
         found = await self._search.search(
-            scope, _COLLECTION, query.query, where=_build_filter(query), pool=pool, trace=trace, now=query.now
+            scope,
+            _COLLECTION,
+            query.query,
+            where=_build_filter(query),
+            pool=pool,
+            related=" ".join(find_attribute_words(query.query)),
+            trace=trace,
+            now=query.now,
         )
         fitting = [each for each in found if is_alive(each.hit.record, query.now)]
         best = [memory for memory in rate_memories(fitting, query) if memory.score >= query.threshold][: query.top_k]
         lost = [each for each in trace.finish(()).degradations if each.source != UNEMBEDDED]
         if lost and not best:
             raise SourceUnavailable(f"memories could not be searched by meaning: {lost[0].reason}")
+        if not query.threshold and asks_about_self(query.query):
+            best = [*best, *await self._find_newest(scope, query, {each.record.id for each in best})][: query.top_k]
         return await self._load_whole(scope, [*best, *await self._find_neighbours(scope, query, best)])
 
     async def feedback(self, scope: Scope, given: Feedback) -> None:
@@ -199,6 +212,24 @@ class LocalMemory:
         ids |= {alias.id for alias in found if alias.payload.get("of") in ids}
         if ids:
             await self._index.delete(scope, _COLLECTION, sorted(ids))
+
+    async def _find_newest(self, scope: Scope, query: Recall, known: Container[str]) -> list[RatedMemory]:
+        """Memories other than the known ones, newest first, whatever they say."""
+        found: dict[str, Hit] = {}
+        for days in _NEWEST_DAYS:
+            since = Range(field="time", gte=assume_utc(query.now) - timedelta(days=days))
+            hits = await self._contexts.find_any(
+                scope, _COLLECTION, And((_build_filter(query), since)), _PASSAGES_PER_MEMORY * MAX_TOP_K
+            )
+            found = {hit.record.id: hit for hit in hits if is_alive(hit.record, query.now)}
+            if len(found) >= query.top_k:
+                break
+        newest = sorted(found.values(), key=lambda hit: newer_first(0.0, hit.record.time, hit.record.id))
+        return [
+            RatedMemory(record=hit.record, hash=hit.hash, score=0.0, signals={}, pieces=())
+            for hit in newest
+            if hit.record.id not in known
+        ]
 
     async def _find_neighbours(self, scope: Scope, query: Recall, best: Sequence[RatedMemory]) -> list[RatedMemory]:
         """The messages beside the best ones in their sessions, as `query.neighbours` says; none when they fail."""
@@ -299,13 +330,23 @@ def rate_memories(found: Sequence[FoundPassage], query: Recall) -> list[RatedMem
     relevance. The score of hybrid search makes up 40 %: it orders close matches better, but rates its best match high
     even when nothing is related. Unrelated memories score below .45, so a threshold of .5 separates them.
     """
-    words = question_terms(query.query, detect_language(query.query))
+    words = _add_synonyms(query.query)
     passages: dict[str, list[tuple[float, FoundPassage, Mapping[str, float]]]] = {}
     for each in found:
         signals = _passage_signals(each, words)
         passages.setdefault(each.hit.record.id, []).append((signals[RELEVANCE], each, signals))
     memories = [_rate_memory(sorted(group, key=_passage_order), query) for group in passages.values()]
     return sorted(memories, key=lambda found: newer_first(found.score, found.record.time, found.record.id))
+
+
+def _add_synonyms(question: str) -> tuple[frozenset[int], ...]:
+    """The ids of each word of a question; of one that names an attribute, those of all words for it."""
+    lang = detect_language(question)
+    words = question_terms(question, lang)
+    for attribute in find_attribute_words(question):
+        ids = frozenset[int]().union(*question_terms(attribute, "en"), *question_terms(attribute, "ru"))
+        words = tuple(dict.fromkeys(word | ids if word & ids else word for word in words))
+    return words
 
 
 def mean_feedback(record: Record) -> float:

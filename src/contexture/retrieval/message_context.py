@@ -61,23 +61,20 @@ class MessageContexts:
         beside = Or(
             tuple(And((Equals("session", name), AnyOf("position", tuple(at)))) for name, at in sorted(sessions.items()))
         )
-        query = Query(
-            collection=collection,
-            vectors=self._neutral,
-            where=And((where, beside)),
-            k=_MAX_PASSAGES,
-            fuse=fuse_channels,
-        )
-        hits = await self._index.search(scope, query)
+        hits = await self.find_any(scope, collection, And((where, beside)), _MAX_PASSAGES)
         return {place: hit for hit in hits if (place := place_of(hit.record)) is not None}
+
+    async def find_any(self, scope: Scope, collection: str, where: Filter, most: int) -> Sequence[Hit]:
+        """About as many passages of messages that pass the filter, whatever they say."""
+        query = Query(collection=collection, vectors=self._neutral, where=where, k=most, fuse=fuse_channels)
+        return await self._index.search(scope, query)
 
     async def _load(
         self, scope: Scope, collection: str, session: str, positions: Sequence[int]
     ) -> dict[_Place, tuple[str, frozenset[str]]]:
         where = And((Equals("session", session), Range(field="position", gte=min(positions), lte=max(positions))))
-        query = Query(collection=collection, vectors=self._neutral, where=where, k=_MAX_PASSAGES, fuse=fuse_channels)
         found: dict[_Place, list[Hit]] = {}
-        for hit in await self._index.search(scope, query):
+        for hit in await self.find_any(scope, collection, where, _MAX_PASSAGES):
             place = place_of(hit.record)
             if place is not None:
                 found.setdefault(place, []).append(hit)

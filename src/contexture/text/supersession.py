@@ -25,18 +25,16 @@ from contexture.text.questions import find_sorts
 from contexture.text.segmentation import TextRange, split_sentences
 from contexture.text.terms import split_words, stem, term_id
 
-_SYNONYMS = {
-    stem(word): canonical
-    for canonical, words in {
-        "live": "live lives living lived moved move relocated живу живет живем живут жить переехал переехала переехали",
-        "work": "work works working job employed работаю работает работа устроился устроилась",
-        "cost": "cost costs pay pays price стоит стоят плачу платим цена обходится",
-        "begin": "begin begins start starts open opens начинается начало открывается",
-        "drive": "drive drives car езжу машина",
-    }.items()
-    for word in words.split()
+_ATTRIBUTE_WORDS = {
+    "live": "live lives living lived moved move relocated живу живет живем живут жить переехал переехала переехали",
+    "work": "work works working job employed работаю работает работа устроился устроилась",
+    "cost": "cost costs pay pays price стоит стоят плачу платим цена обходится",
+    "begin": "begin begins start starts open opens начинается начало открывается",
+    "drive": "drive drives car езжу машина",
 }
-"""Words for one attribute, by stem: who moved lives elsewhere now."""
+"""Words for one attribute: who moved lives elsewhere now."""
+
+_SYNONYMS = {stem(word): canonical for canonical, words in _ATTRIBUTE_WORDS.items() for word in words.split()}
 
 _ATTRIBUTES = frozenset(_SYNONYMS.values())
 
@@ -308,6 +306,12 @@ def _ends(before: _Description, newer: str) -> bool:
 def find_attribute_terms(text: str) -> frozenset[str]:
     """The stems of the content words of a text; words for one attribute, such as `live` and `moved`, are one."""
     return frozenset(_SYNONYMS.get(stem(word), stem(word)) for word in split_words(text) if term_id(word) is not None)
+
+
+def find_attribute_words(text: str) -> tuple[str, ...]:
+    """For each attribute that a text names, all words for it: a question where somebody lives finds who moved."""
+    named = {_SYNONYMS.get(stem(word)) for word in split_words(text)}
+    return tuple(words for attribute, words in _ATTRIBUTE_WORDS.items() if attribute in named)
 
 
 def is_negated(text: str) -> bool:

@@ -224,9 +224,9 @@ def _block_sentences(text: str) -> Iterator[_Sentence]:
         speaker, _, day = (mark[2] or "").rpartition(", ")
         secondary = (speaker or day).partition(",")[0] in _SECONDARY_LABELS
         said = _HEADING.sub("", text[mark.end() : end])
-        yield from _split_source(
-            said, f" [{mark[1] or mark[3]}]", secondary=secondary, time=(day if speaker else "", 0)
-        )
+        number = mark[1] or mark[3]
+        # Of one day, a statement that corrects another is shown before it.
+        yield from _split_source(said, f" [{number}]", secondary=secondary, time=(day if speaker else "", -int(number)))
 
 
 def _split_source(
