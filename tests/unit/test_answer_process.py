@@ -158,6 +158,23 @@ async def test_extracts_are_not_remembered_again(desk: Desk) -> None:
     assert not desk.kept.kept
 
 
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        ("Forget what I said about my old address.", '{"matching": "my old address"}'),
+        ("Забудь, что я говорил о кошке", '{"matching": "кошке"}'),
+    ],
+)
+async def test_an_order_to_forget_is_answered_with_how_to_do_it(desk: Desk, order: str, said: str) -> None:
+    """No model is asked, because it would say that it has forgotten; nothing is remembered of it."""
+    model = ScriptedChatModel(["I have forgotten it."])
+
+    result = await desk.process(model).run(ChatRequest(message=order, session_id="s"), scope=ANNA)
+
+    assert said in result.reply
+    assert ([], []) == (model.asked, desk.kept.kept)
+
+
 async def test_a_new_session_gets_a_name(desk: Desk) -> None:
     """Two messages without a session are two conversations."""
     process = desk.process(ScriptedChatModel(["a", "b"]))

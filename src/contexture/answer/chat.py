@@ -6,6 +6,7 @@ Messages of one session are processed one after another, under a lock per sessio
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -27,8 +28,10 @@ from contexture.ledger import Degradation, Trace
 from contexture.pipeline.masking import SecretMask, StreamingSecretMask
 from contexture.pipeline.redaction import StreamingRestore
 from contexture.ports import ChatModel, Clock, Policy, Secrets, SessionStore, TokenCounter
+from contexture.text.language import detect_language
+from contexture.text.statements import find_subject_to_forget
 from contexture.text.unicode import repair_text
-from contexture.types import Json, Scope
+from contexture.types import Json, Message, Scope
 
 
 class KeyedLock:
@@ -94,6 +97,34 @@ class ChatRecipe:
     show_own_data: bool = False
 
 
+_FORGETTING = "forgetting"
+_FORGETTING_NOTICES = {
+    "en": "Nothing is forgotten by this message alone. `POST /v1/forget` with {body} forgets it and gives a receipt; "
+    'with "preview": true it only lists what would be forgotten. In `contexture chat`, {command} asks first.',
+    "ru": "Одно это сообщение ничего не удаляет. `POST /v1/forget` с {body} удалит это и вернёт квитанцию; "
+    'с "preview": true только перечислит, что будет удалено. В `contexture chat` сначала спросит {command}.',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ForgettingNotice:
+    """Answers an order to forget a subject with how to do that: a chat erases nothing by itself."""
+
+    subject: str
+    name: str = _FORGETTING
+
+    async def complete(self, messages: Sequence[Message], *, max_tokens: int) -> str:
+        """How to forget the subject, in the language of its name."""
+        del messages, max_tokens
+        body = json.dumps({"matching": self.subject}, ensure_ascii=False)
+        notice = _FORGETTING_NOTICES["ru" if detect_language(self.subject) == "ru" else "en"]
+        return notice.format(body=body, command=f"/forget {self.subject}")
+
+    async def stream(self, messages: Sequence[Message], *, max_tokens: int) -> AsyncIterator[str]:
+        """The same, at once."""
+        yield await self.complete(messages, max_tokens=max_tokens)
+
+
 async def _settle_nothing() -> None:
     """Return at once: no write is pending."""
 
@@ -132,7 +163,7 @@ class ProcessMessage:
 
     async def run(self, request: ChatRequest, *, scope: Scope, now: datetime | None = None) -> ChatResult:
         """Return the whole answer; if a model fails at any point, the next one is asked."""
-        models = self.route.order_models(request.model)
+        models = self._choose_models(request)
         async with self._open_turn(request, scope, now) as turn:
             trace, reply = Trace(), chat_turn.PartialReply()
             async with self._record_failure(turn, reply, trace):
@@ -149,7 +180,7 @@ class ProcessMessage:
 
         Close the iterator (`contextlib.aclosing`) to stop the answer; the text shown so far is stored as aborted.
         """
-        models = self.route.order_models(request.model)
+        models = self._choose_models(request)
         async with self._open_turn(request, scope, now) as turn:
             trace, reply = Trace(), chat_turn.PartialReply()
             async with self._record_failure(turn, reply, trace):
@@ -255,6 +286,12 @@ class ProcessMessage:
             reply.pieces.append(rest)
             yield rest
 
+    def _choose_models(self, request: ChatRequest) -> Sequence[ChatModel]:
+        """The models to ask; no model may say that it has forgotten something."""
+        models = self.route.order_models(request.model)
+        subject = find_subject_to_forget(request.message)
+        return [ForgettingNotice(self.mask_message(subject))] if subject else models
+
     def restorer(self, context: TurnContext) -> Callable[[str], str]:
         """What puts the caller's own personal data into an answer, where the operator allows it."""
         return context.restore if self.recipe.show_own_data else str
@@ -330,7 +367,7 @@ class ProcessMessage:
     async def remember(self, scope: Scope, said: chat_turn.FinishedTurn, model: str) -> None:
         """Pass the memories of a turn to the memory sink; idempotent."""
         # An extractive answer only quotes stored text, so only the message is new.
-        new = replace(said, told="") if model == self.recipe.quoting else said
+        new = replace(said, told="") if model in {self.recipe.quoting, _FORGETTING} else said
         if memories := chat_turn.build_memories(new, self.recipe.namespace, self.recipe.universe):
             await self.memories.put(scope, *memories)
 

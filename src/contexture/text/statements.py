@@ -71,9 +71,11 @@ _FULL_STOP = re.compile(r"[.!…]+[\s\"'»”)]*$")
 
 
 _ORDER_TO_FORGET = re.compile(
-    r"(?:please |kindly )?(?:forget|delete|erase|remove) (?:everything |anything |all )?(?:that )?(?:what )?(?:that )?"
+    r"(?:(?:can|could|would|will) you )?(?:please,? |kindly )?(?:forget|delete|erase|remove) "
+    r"(?:everything |anything |all )?(?:that )?(?:what )?(?:that )?"
     r"(?:i|we)(?: have|'ve)? (?:ever )?(?:said|told you|mentioned|wrote)(?: to you)? (?:about|of|on) (?P<subject>.+)"
-    r"|(?:пожалуйста,? )?(?:забудь|удали|сотри)(?:те)? (?:вс[её],? )?(?:то,? )?что (?:я|мы) (?:тебе |вам )?"
+    r"|(?:пожалуйста,? )?(?:забудь|удали|сотри)(?:те)?,? (?:пожалуйста,? )?(?:вс[её],? )?(?:то,? )?"
+    r"что (?:я|мы) (?:тебе |вам )?"
     r"(?:говорил\w*|сказал\w*|рассказ\w+|писал\w*|упоминал\w*)(?: тебе| вам)? "
     r"(?:о|об|обо|про|насч[её]т) (?P<russian>.+)",
     re.IGNORECASE,
@@ -113,7 +115,7 @@ def select_statements(message: str) -> str:
 
 def find_subject_to_forget(message: str) -> str:
     """The subject of an order such as `forget what I said about my car`; empty for any other message."""
-    found = _ORDER_TO_FORGET.fullmatch(" ".join(message.split()).rstrip(".!"))
+    found = _ORDER_TO_FORGET.fullmatch(" ".join(message.split()).rstrip(".!?"))
     return (found["subject"] or found["russian"]).strip() if found else ""
 
 
