@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from contexture import Contexture, Scope, Settings
+from contexture import Contexture, Scope, Settings, wiring
 from contexture.cli._demo_samples import load_sample_workspace
 from contexture.testing.doubles import NOON
 from support.service import small_engine
@@ -218,3 +218,25 @@ async def test_no_overdue_tasks_is_a_fact(engine: Contexture) -> None:
     built = await engine.build_workspace({"query": "What tasks are overdue?"}, scope=PEOPLE["olga"], now=early)
 
     assert "Overdue tasks: none." in built.serialized
+
+
+PAGES = ("gauge-launch", "harbour-app", "vellmar", "storm-alerts", "support", "roadmap")
+ASKED = ("What is this about?", "How do we warn a harbour before a storm?", "What is left to do before the launch?")
+
+
+def count(engine: Contexture, text: str) -> int:
+    """Tokens of a text."""
+    return wiring.counter_for(engine.settings.counted_model).count(text)
+
+
+@pytest.mark.parametrize("total", [1_000, 2_000, 4_000])
+@pytest.mark.parametrize("page", PAGES)
+async def test_most_of_a_prompt_is_text_of_blocks(engine: Contexture, page: str, total: int) -> None:
+    """At least 75 % of the tokens without the instructions and the query, whatever the question."""
+    for question in ASKED:
+        request = {"query": question, "focus": {"pageId": page}, "tokenBudget": {"total": total}}
+        built = await engine.build_workspace(request, scope=PEOPLE["demo"], now=NOON)
+        inside = built.serialized.partition("## Current Context")[2].rpartition("---\n\nUser Query:")[0]
+        texts = [item.content for part in built.sections if part.type != "system" for item in part.items]
+
+        assert 0.75 <= count(engine, "\n".join(texts)) / count(engine, inside), question

@@ -48,7 +48,7 @@ async def hydrate(state: BuildState, found: Sequence[Candidate], counter: TokenC
     )
     blocks = {**state.blocks, **(resolved or {})}
     told = {id_: _block_text(blocks[id_], chains or {}, titles or {}, summaries or {}) for id_ in ids}
-    for document in state.documents:
+    for document in (*state.documents, *state.surroundings):
         if document.root.type is workspace.BlockType.PAGE:
             told[document.root.id] = repair_text(render_page_head(document.root))
     allowed = [candidate for candidate in found if not _is_excluded(state, candidate, chains or {})]
@@ -63,7 +63,8 @@ async def hydrate(state: BuildState, found: Sequence[Candidate], counter: TokenC
 
 def _blank_bare(state: BuildState, candidates: Sequence[Candidate]) -> list[Candidate]:
     """The candidates without the text of bare headings and links, which say nothing outside a document."""
-    whole = {block.id for document in state.documents for block in (document.root, *document.below)}
+    documents = (*state.documents, *state.surroundings)
+    whole = {block.id for document in documents for block in (document.root, *document.below)}
     return [
         replace(each, text="", redactions=None, tokens={}, simhash=0)
         if each.key not in whole and is_bare(state.blocks[each.key], each.text)
@@ -73,6 +74,7 @@ def _blank_bare(state: BuildState, candidates: Sequence[Candidate]) -> list[Cand
 
 
 _REFERENCE = re.compile(r"\(\(([^()\s]+)\)\)")
+_LABELLED_REFERENCE = re.compile(r"\[([^\[\]\n]*)\]\(\(\(([^()\s]+)\)\)\)")
 _EMBED = re.compile(r"\{\{embed\s+(?:\(\([^()\s]+\)\)|\[\[[^\[\]]+\]\])\s*\}\}|!\[\[[^\[\]]+\]\]")
 _EMBED_BLOCKS, _EMBED_DEPTH, _MAX_EMBEDS, _MAX_REFERENCES = 20, 4, 20, 200
 _REFERENCE_CHARS = 300
@@ -112,6 +114,7 @@ async def resolve_references(state: BuildState) -> Mapping[str, workspace.Block]
 def _insert_references(text: str, embed: str, known: Mapping[str, workspace.Block]) -> str:
     if embed:
         text = _EMBED.sub(lambda _found: embed, text, count=1)
+    text = _LABELLED_REFERENCE.sub(lambda found: found[1] if found[2] in known else found[0], text)
     return _REFERENCE.sub(lambda found: _quote(known[found[1]]) if found[1] in known else found[0], text)
 
 
@@ -263,7 +266,7 @@ async def _read_summaries(
     state: BuildState, facts: Mapping[str, workspace.BlockFacts], counter: TokenCounter
 ) -> Mapping[str, str]:
     """Summaries by page id; more blocks of the page in focus are read than of other pages."""
-    whole = {document.root.id for document in state.documents}
+    whole = {document.root.id for document in (*state.documents, *state.surroundings)}
     pages = {
         id_: block for id_, block in state.blocks.items() if block.type is workspace.BlockType.PAGE and id_ not in whole
     }

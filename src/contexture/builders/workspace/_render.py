@@ -60,6 +60,7 @@ class ContextParts:
     documented: Mapping[str, int] = field(default_factory=dict[str, int])
     facts: Sequence[PlannedFact] = ()
     short_paths: bool = False
+    path_share: float = 0.0
 
 
 def render_instructions(kind: RequestType, language: str | None) -> str:
@@ -88,7 +89,7 @@ def render_context(parts: ContextParts) -> str:
 def _render_body(parts: ContextParts, section: SectionType) -> str:
     """The documents of a section, then its other items."""
     items = parts.items.get(section, ())[parts.documented.get(section, 0) :]
-    told = [render_item(item, short_path=parts.short_paths) for item in items]
+    told = [render_item(item, short_path=parts.short_paths, path_share=parts.path_share) for item in items]
     texts = [*parts.documents.get(section, ()), *told]
     if parts.facts and section == _fact_section(parts.sections):
         texts = [render_facts(parts), *texts]
@@ -121,18 +122,25 @@ def render_items(items: Sequence[ContextItem]) -> str:
     return "\n\n".join(map(render_item, items)) or NOTHING_FOUND
 
 
-def render_item(item: ContextItem, *, short_path: bool = False) -> str:
+def render_item(item: ContextItem, *, short_path: bool = False, path_share: float = 0.0) -> str:
     """One item: `[page title] [type]`, its path, and its content."""
     crumbs = PATH_SEPARATOR.join(item.metadata.path)
-    heading = render_heading(item.metadata.page_title or "", item.block_type, crumbs, short_path=short_path)
+    longest = int(path_share * len(item.content)) if path_share else None
+    heading = render_heading(
+        item.metadata.page_title or "", item.block_type, crumbs, short_path=short_path, longest=longest
+    )
     return f"{heading}{item.content}"
 
 
-def render_heading(title: str, kind: str, crumbs: str, *, short_path: bool = False) -> str:
-    """The header of an item: page title, type and, where it differs, the path; of a short one its end on that page."""
+def render_heading(title: str, kind: str, crumbs: str, *, short_path: bool = False, longest: int | None = None) -> str:
+    """The header of an item: page title, type and, where it differs, the path; of a short one its end on that page.
+
+    A path of more than `longest` characters is left out.
+    """
     header = disarm_control_tokens(f"[{title}] [{kind}]" if title else f"[{kind}]")
     path = shorten_path(title, crumbs) if short_path else crumbs
-    return f"{header}\n({path})\n" if path and path != title else f"{header}\n"
+    is_shown = path and path != title and (longest is None or len(path) <= longest)
+    return f"{header}\n({path})\n" if is_shown else f"{header}\n"
 
 
 @lru_cache(maxsize=4_096)
@@ -242,12 +250,14 @@ def _candidate_variants(
 
 def _full_variant(candidate: Candidate, plan: ContextPlan, counter: TokenCounter, fence: PromptFence) -> Variant:
     # Heading and content are counted separately: many items share a heading, and content counts are often stored.
+    text = _show_text(candidate.text, candidate, fence)
+    longest = int(plan.path_share * len(text)) if plan.path_share else None
     header = counter.count(
-        render_heading(candidate.title, candidate.kind, candidate.label, short_path=plan.short_paths)
+        render_heading(candidate.title, candidate.kind, candidate.label, short_path=plan.short_paths, longest=longest)
     )
     tokens = header + count_body(candidate, counter, fence) + _SEPARATOR_TOKENS
     value = min(max(candidate.score, 0.0), _MAX_SCORE) ** plan.sharpness * tokens
-    return Variant(form=Form.FULL, text=_show_text(candidate.text, candidate, fence), tokens=tokens, value=value)
+    return Variant(form=Form.FULL, text=text, tokens=tokens, value=value)
 
 
 def _truncate_text(text: str, limit: int, plan: ContextPlan, counter: TokenCounter, fence: PromptFence) -> str:

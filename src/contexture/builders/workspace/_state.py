@@ -57,8 +57,8 @@ class CollectedFact:
 class BuildState:
     """State of one build.
 
-    `blocks` are all blocks that collectors found, by id, `documents` those shown as one text, `facts` what was
-    computed about them, `rules` the redaction rules.
+    `blocks` are all blocks that collectors found, by id, `documents` those shown as one text, `surroundings` the
+    lists and sections around hits, `facts` what was computed about them, `rules` the redaction rules.
     """
 
     store: BlockStore
@@ -74,6 +74,7 @@ class BuildState:
     blocks: dict[str, Block] = field(default_factory=dict[str, Block])
     facts: list[CollectedFact] = field(default_factory=list[CollectedFact])
     documents: list[CollectedDocument] = field(default_factory=list[CollectedDocument])
+    surroundings: list[CollectedDocument] = field(default_factory=list[CollectedDocument])
     reads: dict[tuple[str, int, int], PendingBlocks] = field(default_factory=dict[tuple[str, int, int], PendingBlocks])
 
     async def read_subtree(self, block_id: str, *, depth: int, limit: int) -> Sequence[Block]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from contexture.blocks.render import is_bare
 from contexture.builders.clean import Cleaner, CleanerFactory
 from contexture.builders.telemetry import NoWorkspaceTelemetry, Stopwatch, WorkspaceTelemetry
 from contexture.builders.workspace import _collect as collect
@@ -23,6 +24,7 @@ from contexture.builders.workspace._intent import detect_intent
 from contexture.builders.workspace._planner import collect_changes, collect_work
 from contexture.builders.workspace._render import SECTION_TITLES, add_token_counts, render_instructions
 from contexture.builders.workspace._state import BuildState, FocusBlocks, load_focus
+from contexture.builders.workspace._surroundings import AROUND, collect_surroundings
 from contexture.builders.workspace._validate import validate_payload
 from contexture.builders.workspace.compose import ComposedWorkspace, clean_history, compose_workspace
 from contexture.builders.workspace.config import ContextConfig, WorkspaceRecipe
@@ -32,6 +34,7 @@ from contexture.builders.workspace.request import (
     ContextRequest,
     DocumentPlan,
     PlannedFact,
+    SurroundingPlan,
     parse_request,
     section_caps,
     section_floors,
@@ -50,6 +53,7 @@ from contexture.retrieval.search import HybridSearch
 from contexture.types import Candidate, Scope
 from contexture.workspace import BlockStore
 
+_PATH_SHARE = 0.1
 _FIRST_YEAR, _LAST_YEAR = 1_000, 9_000
 
 
@@ -121,6 +125,7 @@ class WorkspaceContextBuilder:
             cleaner = self._cleaners.make(Trace())
             state = await self._start_build(asked, who, moment, cleaner)
             found = await self._collect(state)
+            found += await collect_surroundings(state, found)
         with watch.phase("dress"):
             raw = await hydrate(state, found, self._counter)
             made = await self._clean(state, raw, cleaner)
@@ -219,6 +224,7 @@ class WorkspaceContextBuilder:
         plan = replace(
             self._make_plan(state, cleaner),
             documents=_plan_documents(state, raw),
+            surroundings=_plan_surroundings(state, raw),
             facts=tuple(_clean_facts(state, cleaner)),
         )
         masked = map(cleaner.mask_candidate, raw)
@@ -257,6 +263,7 @@ class WorkspaceContextBuilder:
             near_duplicate=config.near_duplicate,
             sharpness=config.sharpness,
             short_paths=config.recipe is not WorkspaceRecipe.SEED,
+            path_share=0.0 if config.recipe is WorkspaceRecipe.SEED else _PATH_SHARE,
             fence_version=FENCE_VERSION,
         )
 
@@ -299,6 +306,22 @@ def _plan_documents(state: BuildState, raw: Sequence[Candidate]) -> tuple[Docume
             planned.append(plan_document(document, keys, anchor))
             keys -= {node.key for node in planned[-1].nodes}
     return tuple(planned)
+
+
+def _plan_surroundings(state: BuildState, raw: Sequence[Candidate]) -> tuple[SurroundingPlan, ...]:
+    """The lists and sections around hits, without blocks that other sections have."""
+    keys = {each.key for each in raw if each.section == result.SectionType.SEMANTIC}
+    found = {each.key: each for each in raw if each.key in keys and not each.id.startswith(f"{AROUND}:")}
+    planned: list[SurroundingPlan] = []
+    for section in state.surroundings:
+        document = plan_document(section, keys)
+        hits = (
+            node.key
+            for node in document.nodes
+            if node.key in found and not is_bare(state.blocks[node.key], found[node.key].text)
+        )
+        planned.append(SurroundingPlan(document=document, hits=tuple(hits)))
+    return tuple(each for each in planned if each.document.nodes)
 
 
 def _check_clock(now: datetime) -> datetime:

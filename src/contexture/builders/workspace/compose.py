@@ -69,10 +69,11 @@ def recompose_workspace(capsule: Capsule, more_tokens: int, counter: TokenCounte
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Choice:
-    """What a context shows: the variant per candidate id, documents included, and the fitted documents."""
+    """What a context shows: the variant per candidate id, and the fitted documents and surroundings of hits."""
 
     forms: Mapping[str, Variant]
     documents: tuple[FittedDocument, ...] = ()
+    around: tuple[FittedDocument, ...] = ()
 
     def add(self, id_: str, form: Variant) -> _Choice:
         """The choice with one more candidate."""
@@ -102,7 +103,10 @@ class _Composer:
         self._found = found
         in_documents = {node.key for document in plan.documents for node in document.nodes}
         self._documented = {each.key: each for each in kept if each.key in in_documents}
-        self._loose = [each for each in kept if each.key not in in_documents]
+        only_around = keys_only_around(plan) - in_documents
+        self._around = {each.key: each for each in kept}
+        self._extra = [each for each in kept if each.key in only_around]
+        self._loose = [each for each in kept if each.key not in in_documents and each.key not in only_around]
         self._forms = render.make_variants(self._loose, plan, counter, fence)
         self._items = make_pack_items(self._loose, self._forms)
         self._costs = count_message_tokens(plan.history, counter, fence)
@@ -115,7 +119,8 @@ class _Composer:
         """The finished context."""
         start = self._history_start()
         choice, tokens = self._fit(start)
-        choice = self._top_up(choice, start, tokens)
+        choice = self._complete_hits(choice, start)
+        choice = self._top_up(choice, start, self._count_context(choice, start))
         start = self._extend_history(choice, start)
         parts = self._make_parts(choice, start)
         text = render.render_context(parts)
@@ -266,6 +271,29 @@ class _Composer:
                 return choice.add(candidate.id, form)
         return choice
 
+    def _complete_hits(self, choice: _Choice, start: int) -> _Choice:
+        """Show the lists and sections of hits in place of the hits, where the whole of them fits."""
+        if not self._plan.surroundings:
+            return choice
+        steps = [choice]
+        left = self._plan.total - self._count_context(choice, start)
+        for surrounding in self._plan.surroundings:
+            hits = {self._around[key].id for key in surrounding.hits if key in self._around}
+            used = sum(form.tokens for id_, form in choice.forms.items() if id_ in hits)
+            room = min(left, self._section_room(surrounding.document.section, steps[-1])) + used
+            fitted = fit_document(
+                surrounding.document, self._around, room, self._plan, self._counter, self._fence, self._found
+            )
+            if not fitted.shown or fitted.left_out or any(form.form is not Form.FULL for form in fitted.shown.values()):
+                continue
+            forms = {id_: form for id_, form in steps[-1].forms.items() if id_ not in hits}
+            forms |= {self._around[key].id: form for key, form in fitted.shown.items()}
+            steps.append(changed(steps[-1], forms=forms, around=(*steps[-1].around, fitted)))
+            left -= fitted.tokens - used + _SEPARATOR_TOKENS
+        while len(steps) > 1 and self._count_context(steps[-1], start) > self._plan.total:
+            steps.pop()
+        return steps[-1]
+
     def _section_room(self, section: str, choice: _Choice) -> int:
         cap = self._plan.caps.get(section, self._plan.total)
         used = (each.id for each in self._kept if each.section == section and each.id in choice.forms)
@@ -282,9 +310,15 @@ class _Composer:
             items.setdefault(document.section, []).extend(
                 self._make_item(self._documented[key], form) for key, form in fitted.shown.items()
             )
+        for fitted in choice.around:
+            documents.setdefault(result.SectionType.SEMANTIC, []).append(fitted.text)
+            items.setdefault(result.SectionType.SEMANTIC, []).extend(
+                self._make_item(self._around[key], form) for key, form in fitted.shown.items()
+            )
+        completed = {key for fitted in choice.around for key in fitted.shown}
         loose = {section: len(found) for section, found in items.items()}
         for candidate in self._loose:
-            if candidate.id in choice.forms:
+            if candidate.id in choice.forms and candidate.key not in completed:
                 items.setdefault(candidate.section, []).append(self._make_item(candidate, choice.forms[candidate.id]))
         return render.ContextParts(
             system=self._plan.system,
@@ -295,6 +329,7 @@ class _Composer:
             documented={section: loose.get(section, 0) for section in documents},
             facts=self._facts if self._plan.sections else (),
             short_paths=self._plan.short_paths,
+            path_share=self._plan.path_share,
             fence=self._fence,
         )
 
@@ -324,12 +359,19 @@ class _Composer:
 
     def _count_unlimited(self, tokens: int) -> int:
         documented = sum(render.count_body(each, self._counter, self._fence) for each in self._documented.values())
-        return tokens + sum(item.options[0].tokens for item in self._items) + sum(self._costs) + 2 * documented
+        around = sum(render.count_body(each, self._counter, self._fence) for each in self._extra)
+        return tokens + sum(item.options[0].tokens for item in self._items) + sum(self._costs) + 2 * documented + around
 
     def _record(self, choice: _Choice, start: int, trace: Trace) -> None:
         """Verdicts for every candidate and message, and a degradation for every document that is incomplete."""
-        record_verdicts(self._loose, self._forms, choice.forms, trace)
-        for candidate in self._documented.values():
+        completed = {self._around[key].id: form for fitted in choice.around for key, form in fitted.shown.items()}
+        loose = [each for each in self._loose if each.id not in completed]
+        record_verdicts(loose, self._forms, choice.forms, trace)
+        for candidate in (
+            *self._documented.values(),
+            *self._extra,
+            *(each for each in self._loose if each.id in completed),
+        ):
             form = choice.forms.get(candidate.id)
             if form is None:
                 trace.drop(
@@ -389,11 +431,17 @@ def _filter_candidates(
         if candidate.id not in visible:
             trace.drop(candidate, Reason.EMPTY)
     spoken = rank_candidates(candidate for candidate in single if candidate.id in visible)
-    documented = {node.key for document in plan.documents for node in document.nodes}
+    documented = {node.key for document in plan.documents for node in document.nodes} | keys_only_around(plan)
     prose = [candidate for candidate in spoken if render.is_deduplicated(candidate) and candidate.key not in documented]
     kept = {candidate.id for candidate in drop_near_duplicates(prose, trace, threshold=plan.near_duplicate)}
     dropped = {candidate.id for candidate in prose} - kept
     return [candidate for candidate in spoken if candidate.id not in dropped]
+
+
+def keys_only_around(plan: request.ContextPlan) -> set[str]:
+    """Block ids that are only shown as part of the list or section around a hit."""
+    inside = {node.key for each in plan.surroundings for node in each.document.nodes}
+    return inside - {key for each in plan.surroundings for key in each.hits}
 
 
 def _merge_duplicates(candidates: Sequence[Candidate], trace: Trace) -> list[Candidate]:

@@ -231,6 +231,13 @@ class DocumentPlan(Struct, frozen=True, kw_only=True):
     cut: bool = False
 
 
+class SurroundingPlan(Struct, frozen=True, kw_only=True):
+    """A list or section around hits of a search; `hits` are those of its blocks that may stand by themselves."""
+
+    document: DocumentPlan
+    hits: tuple[str, ...] = ()
+
+
 class PlannedFact(Struct, frozen=True, kw_only=True):
     """A computed statement: `total` blocks match, of which `keys` are candidates; `details` are lines below it."""
 
@@ -244,9 +251,10 @@ class PlannedFact(Struct, frozen=True, kw_only=True):
 class ContextPlan:
     """What a context is composed from besides candidates; redacted, stored in the capsule.
 
-    `shorter` are model summaries by candidate id. `documents` are shown as one text each, before other
-    blocks. `facts` were computed by the planner. The fence is the first
-    one for a capsule that does not name its own.
+    `shorter` are model summaries by candidate id. `documents` are shown as one text each, before other blocks.
+    `surroundings` replace their hits when there is room. `facts` were computed by the planner. A path is shown above a
+    block if its length is at most `path_share` of the block's, or always if that is 0. The fence is the first one for a
+    capsule that does not name its own.
     """
 
     query: str
@@ -265,8 +273,10 @@ class ContextPlan:
     sharpness: float = 4.0
     shorter: Mapping[str, str] = field(default_factory=dict[str, str])
     documents: tuple[DocumentPlan, ...] = ()
+    surroundings: tuple[SurroundingPlan, ...] = ()
     facts: tuple[PlannedFact, ...] = ()
     short_paths: bool = False
+    path_share: float = 0.0
     fence_version: int = 1
 
     @property

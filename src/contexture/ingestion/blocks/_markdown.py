@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import cache
+from typing import Any, cast
 
+import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
@@ -295,3 +297,44 @@ def _parse_stamp(day: str, rest: str) -> str | None:
 def _default_due(found: dict[str, Json]) -> dict[str, Json]:
     """Set `due` of a task that is only scheduled to the scheduled date."""
     return found if "due" in found or "scheduled" not in found else {**found, "due": found["scheduled"]}
+
+
+_DELIMITER = "---"
+_MAX_DEPTH = 20
+
+
+def split_frontmatter(text: str) -> tuple[dict[str, Json], str, int, str]:
+    """Split a text into the fields of its front matter, the body, the body's first line number, and an error message.
+
+    A text without front matter, or with one that is not YAML, is returned whole.
+    """
+    lines = text.split("\n")
+    end = next((at for at, line in enumerate(lines[1:], start=1) if line.strip() in {_DELIMITER, "..."}), None)
+    if lines[0].strip() != _DELIMITER or end is None:
+        return {}, text, 1, ""
+    try:
+        found: object = yaml.safe_load("\n".join(lines[1:end]))
+    except (yaml.YAMLError, ValueError, RecursionError) as failure:
+        return {}, text, 1, f"the front matter is not valid YAML: {str(failure).split(chr(10), 1)[0]}"
+    if found is not None and not isinstance(found, dict):
+        return {}, text, 1, ""
+    fields = {str(name): to_json_value(value) for name, value in cast("dict[object, object]", found or {}).items()}
+    return fields, "\n".join(lines[end + 1 :]), end + 2, ""
+
+
+def to_json_value(value: object, depth: int = 0) -> Json:
+    """Convert a value to JSON: dates as ISO strings, other types as their text."""
+    if depth > _MAX_DEPTH:
+        return None
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case datetime() | date():
+            return value.isoformat()
+        case list():
+            return [to_json_value(each, depth + 1) for each in cast("list[object]", value)]
+        case dict():
+            inside = cast("dict[Any, object]", value)
+            return {str(name): to_json_value(each, depth + 1) for name, each in inside.items()}
+        case _:
+            return str(value)

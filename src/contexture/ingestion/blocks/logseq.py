@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote
 
-from contexture.ingestion.blocks._markdown import extract_org_dates, parse_task_marker
+from contexture.ingestion.blocks._markdown import extract_org_dates, parse_task_marker, split_frontmatter
 from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument, ImportItems
 from contexture.ingestion.blocks.sources import SourceFile, open_folder
 from contexture.types import Json
@@ -40,8 +40,12 @@ def read_logseq(root: Path, *, readers: tuple[str, ...] | None = None) -> Import
 
 def parse_page(file: SourceFile, *, readers: tuple[str, ...] | None = None) -> DraftDocument:
     """Parse a Logseq file as a document."""
-    outline = parse_org_outline(file.text) if file.suffix == ".org" else parse_markdown_outline(file.text)
-    head, properties = _split_head(outline, org=file.suffix == ".org")
+    is_org = file.suffix == ".org"
+    fields, body, first, _ = ({}, file.text, 1, "") if is_org else split_frontmatter(file.text)
+    text = "\n" * (first - 1) + body  # the lines keep their numbers
+    outline = parse_org_outline(text) if is_org else parse_markdown_outline(text)
+    head, properties = _split_head(outline, org=is_org)
+    properties = {**{name.lower(): value for name, value in fields.items()}, **properties}
     title = _page_title(file, properties)
     known = properties.pop("id", "")
     root = BlockDraft(

@@ -6,15 +6,12 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
 from urllib.parse import unquote
 
-import yaml
-
 from contexture.errors import InvalidRequest
-from contexture.ingestion.blocks._markdown import find_inline_fields, parse_markdown
+from contexture.ingestion.blocks._markdown import find_inline_fields, parse_markdown, split_frontmatter
 from contexture.ingestion.blocks.canvas import read_canvas
 from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument, ImportItems, make_block_id
 from contexture.ingestion.blocks.logseq import LIST_ITEM
@@ -159,44 +156,3 @@ def find_page_fields(text: str) -> dict[str, Json]:
     plain = _TASK_LINE.sub("", _CODE.sub("", text))
     lines = {found[1].strip(): found[2].strip() for found in _FIELD_LINE.finditer(plain)}
     return {**dict(find_inline_fields(plain)), **lines}
-
-
-_DELIMITER = "---"
-_MAX_DEPTH = 20
-
-
-def split_frontmatter(text: str) -> tuple[dict[str, Json], str, int, str]:
-    """Split a text into the fields of its front matter, the body, the body's first line number, and an error message.
-
-    A text without front matter, or with one that is not YAML, is returned whole.
-    """
-    lines = text.split("\n")
-    end = next((at for at, line in enumerate(lines[1:], start=1) if line.strip() in {_DELIMITER, "..."}), None)
-    if lines[0].strip() != _DELIMITER or end is None:
-        return {}, text, 1, ""
-    try:
-        found: object = yaml.safe_load("\n".join(lines[1:end]))
-    except (yaml.YAMLError, ValueError, RecursionError) as failure:
-        return {}, text, 1, f"the front matter is not valid YAML: {str(failure).split(chr(10), 1)[0]}"
-    if found is not None and not isinstance(found, dict):
-        return {}, text, 1, ""
-    fields = {str(name): to_json_value(value) for name, value in cast("dict[object, object]", found or {}).items()}
-    return fields, "\n".join(lines[end + 1 :]), end + 2, ""
-
-
-def to_json_value(value: object, depth: int = 0) -> Json:
-    """Convert a value to JSON: dates as ISO strings, other types as their text."""
-    if depth > _MAX_DEPTH:
-        return None
-    match value:
-        case None | bool() | int() | float() | str():
-            return value
-        case datetime() | date():
-            return value.isoformat()
-        case list():
-            return [to_json_value(each, depth + 1) for each in cast("list[object]", value)]
-        case dict():
-            inside = cast("dict[Any, object]", value)
-            return {str(name): to_json_value(each, depth + 1) for name, each in inside.items()}
-        case _:
-            return str(value)

@@ -1,0 +1,101 @@
+"""Lists and sections around the hits of a search: completed in order while there is room, under one header."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contexture.builders.workspace.config import ContextConfig, WorkspaceRecipe
+from contexture.builders.workspace.result import ContextPayload
+from contexture.capsule import pack_capsule
+from contexture.engine import replay
+from contexture.ledger import Reason
+from contexture.testing.blocks_tree import make_block, make_page
+from contexture.types import Scope
+from contexture.workspace import BlockType
+from support.workspaces import WorkspaceBench, WorkspaceParts, workspace_bench
+
+ANNA = Scope(tenant="local", user="anna")
+BLOCKS = (
+    make_page("manual", text="Manual"),
+    make_block("start", "manual", order=1, kind=BlockType.HEADING, text="Start the machine"),
+    make_block("switch", "start", order=1, kind=BlockType.BULLETED, text="Turn the red switch."),
+    make_block("lamp", "switch", order=1, kind=BlockType.BULLETED, text="A green lamp is lit."),
+    make_block("valve", "start", order=2, kind=BlockType.BULLETED, text="Open the inlet of the turbine."),
+    make_block("code", "start", order=3, kind=BlockType.BULLETED, text="Enter 1234.", readers=("user:boris",)),
+    make_block("wait", "start", order=4, kind=BlockType.BULLETED, text="Wait a minute."),
+    make_block("lunch", "manual", order=2, kind=BlockType.HEADING, text="Lunch"),
+    make_block("noon", "lunch", text="At noon."),
+    *(make_block(f"part{at}", "lunch", order=at, text=f"Dish {at} has carrots.") for at in range(1, 30)),
+)
+
+
+@pytest.fixture
+async def bench(new_folder: Callable[[], Path]) -> AsyncIterator[WorkspaceBench]:
+    """A manual with a short section and a long one."""
+    async with workspace_bench(new_folder()) as opened:
+        await opened.load(BLOCKS)
+        yield opened
+
+
+async def ask(bench: WorkspaceBench, query: str, **more: Any) -> ContextPayload:
+    """The context of a query by Anna."""
+    return await bench.builder.build({"query": query, **more}, scope=ANNA)
+
+
+def ids(payload: ContextPayload) -> list[str]:
+    """The blocks of the search, in order."""
+    found = payload.section("semantic")
+    return [] if found is None else [item.block_id for item in found.items]
+
+
+async def test_the_list_of_a_hit_is_completed(bench: WorkspaceBench) -> None:
+    """The section of a hit stands there as a whole, once, without what the user may not read."""
+    found = await ask(bench, "turbine inlet")
+
+    assert ids(found) == ["start", "switch", "lamp", "valve", "wait"]
+    assert (
+        "### Related Content\n[Manual] [heading]\nStart the machine\n- Turn the red switch.\n  - A green lamp is lit.\n"
+        "- Open the inlet of the turbine.\n- Wait a minute.\n\n###"
+    ) in found.serialized
+    assert bench.builder.validate(found).valid
+    assert [each for each in found.degradations if each.source == "semantic"] == []
+
+
+async def test_a_heading_brings_its_section(bench: WorkspaceBench) -> None:
+    """A heading that is found is no item by itself, but its section is one."""
+    assert ids(await ask(bench, "how to start the machine"))[:3] == ["start", "switch", "lamp"]
+
+
+async def test_without_room_the_hit_stands_alone(bench: WorkspaceBench) -> None:
+    """A section that does not fit is not begun, and its blocks are left out for want of room."""
+    found = await ask(bench, "turbine inlet", tokenBudget={"total": 1_000, "caps": {"semantic": 30}})
+    around = found.ledger.find("around:wait")
+
+    assert ids(found) == ["valve"]
+    assert around is not None
+    assert around.reason is Reason.OVER_BUDGET
+
+
+async def test_a_long_section_is_not_completed(bench: WorkspaceBench) -> None:
+    """Of a section with very many blocks only what is below the hit is added."""
+    assert "part29" not in ids(await ask(bench, "at noon"))
+
+
+async def test_the_recipe_of_the_specification_completes_nothing(new_folder: Callable[[], Path]) -> None:
+    """The recipe of the specification shows each hit by itself."""
+    parts = WorkspaceParts(config=ContextConfig(recipe=WorkspaceRecipe.SEED))
+    async with workspace_bench(new_folder(), parts) as bench:
+        await bench.load(BLOCKS)
+
+        assert ids(await ask(bench, "turbine inlet")) == ["valve"]
+
+
+async def test_a_completed_list_is_replayed(bench: WorkspaceBench) -> None:
+    """A capsule rebuilds the same bytes."""
+    found = await ask(bench, "turbine inlet")
+
+    assert replay(pack_capsule(found.capsule))
