@@ -29,10 +29,18 @@ from contexture.types import Collection, Equals, FieldType, Range, Scope
 OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)
 ANNA, BORIS = Scope(tenant="acme", user="anna"), Scope(tenant="globex", user="boris")
 CARL = Scope(tenant="initech", user="carl")
+BEFORE_ID_SPACES = """
+    ALTER TABLE records DROP COLUMN space;
+    ALTER TABLE records ADD UNIQUE (collection, tenant, id);
+    UPDATE migrations SET version = 3;
+"""
+"""Turns a store into one from before private records had ids of their own."""
 BEFORE = """
     CREATE TABLE collections (name TEXT PRIMARY KEY, fields TEXT NOT NULL, seq BIGINT NOT NULL);
     INSERT INTO collections SELECT DISTINCT ON (name) name, fields, seq FROM declared;
     DROP TABLE declared;
+    ALTER TABLE records DROP COLUMN space;
+    ALTER TABLE records ADD UNIQUE (collection, tenant, id);
     UPDATE migrations SET version = 2;
 """
 """Turns a store into one from before collections belonged to tenants."""
@@ -59,6 +67,28 @@ async def test_what_a_tenant_declares_in_one_process_is_its_own_in_every_other(
             await index.search(CARL, make_query("zebra"))
         with pytest.raises(InvalidRequest, match="holds a keyword"):
             await index.create(ANNA, Collection(name=NAME, fields={"grade": FieldType.NUMBER}))
+
+
+async def test_private_records_of_an_earlier_store_get_ids_of_their_own(
+    url: str, new_folder: Callable[[], Path]
+) -> None:
+    """What was private is read by its owner as before, and no longer refuses the writes of others."""
+    folder, names = new_folder(), ('anna "the boss" \\', "Анна", "🦓")
+    index = await PostgresIndex.open(url, folder, OPTIONS)
+    scopes = [Scope(tenant="acme", user=name) for name in names]
+    await index.create(scopes[0], COLLECTION)
+    for at, scope in enumerate(scopes):
+        await index.upsert(scope, NAME, [prepare_record(make_record(f"r{at}", acl=(f"user:{scope.user}",)))])
+    with index.pool.transaction() as db:
+        db.execute(BEFORE_ID_SPACES.encode())
+    await index.close()
+    index = await PostgresIndex.open(url, folder, OPTIONS)
+    dora = Scope(tenant="acme", user="dora")
+    await index.upsert(dora, NAME, [prepare_record(make_record(f"r{at}", "zebra for all")) for at in range(3)])
+    found = [[record.text for record in await index.scroll(scope, NAME)] for scope in scopes]
+    await index.close()
+
+    assert [["zebra for all" if at != mine else "zebra" for at in range(3)] for mine in range(3)] == found
 
 
 async def test_a_store_from_before_has_its_collections_for_those_who_have_something_there(
