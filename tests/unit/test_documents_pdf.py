@@ -92,6 +92,23 @@ def test_running_heads_and_numbers_are_furniture(tmp_path):
         assert "Ask the keeper." in page.text
 
 
+def test_a_title_that_runs_above_itself_is_shown_once(tmp_path):
+    """On a single page, the small line at the edge that says what the title says is a running head."""
+
+    def draw(pdf: FPDF) -> None:
+        pdf.add_page()
+        pdf.set_font(size=8)
+        pdf.text(20, 12, "Tidal power: results")
+        pdf.set_font(size=20)
+        pdf.text(20, 40, "Tidal power: results")
+        pdf.set_font(size=11)
+        pdf.text(20, 60, "The pilot cost 2.6 million crowns.")
+
+    (page,) = pages_of(tmp_path, draw).pages
+
+    assert ("Tidal power: results", 1) == (page.furniture, page.text.count("Tidal power"))
+
+
 def test_pages_of_one_line_keep_it(tmp_path):
     """Cards that say nearly the same at the same place are not emptied; only their numbers go."""
 

@@ -321,3 +321,16 @@ async def test_rows_with_a_yes_or_a_no_answer_the_question_that_is_asked(questio
     answer = await ExtractiveModel().complete(messages, max_tokens=200)
 
     assert set(labels) == {line.split(" — ")[0] for line in answer.splitlines()}
+
+
+async def test_a_question_for_a_price_is_answered_with_an_amount():
+    """A sentence with digits goes before one that only shares more words."""
+    said = [{"role": "user", "name": "context", "content": (
+        "[Document 1: pilot.pdf, Page 1]\nThe pilot shows that tidal power covers a third of what the harbour needs. "
+        "The pilot cost 2.6 million crowns."
+    )}]  # fmt: skip
+    asked = {"role": "user", "content": "What did the tidal pilot cost?"}
+
+    answer = await ExtractiveModel().complete([*said, asked], max_tokens=200)
+
+    assert answer.startswith("The pilot cost 2.6 million crowns. [1]")

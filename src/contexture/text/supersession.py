@@ -84,7 +84,7 @@ _ENDING = re.compile(
 )
 """Something that no longer is: what was sold, quit or cancelled."""
 
-_NEGATION = re.compile(r"\b(?:not|never|no longer|n t|don t|doesn t|isn t|aren t|won t|can t|не|нет|никогда)\b")
+_NEGATION = re.compile(r"\b(?:not|never|no longer|\w*n t|не|нет|никогда)\b")
 _REPORTING = re.compile(
     r"^(?:(?:and|but|so|а|и|но) )?(?:\w+ ){1,3}?(?:says?|said|told (?:me|us)|thinks|wrote|confirmed|called|mentioned"
     r"|сказал\w*|говорит|написал\w*|сообщил\w*|подтвердил\w*|велел\w*)(?: that| to| что)? "

@@ -14,7 +14,13 @@ from contexture.text.language import detect_language
 from contexture.text.questions import SORTS, asks_about_past, asks_about_self
 from contexture.text.segmentation import split_sentences
 from contexture.text.statements import MessageIntent, detect_intent, select_statements
-from contexture.text.supersession import find_attribute_terms, find_value_kinds, is_outdated, is_superseded
+from contexture.text.supersession import (
+    find_attribute_terms,
+    find_value_kinds,
+    is_negated,
+    is_outdated,
+    is_superseded,
+)
 from contexture.text.terms import split_words, stem
 from contexture.types import Message
 
@@ -79,14 +85,23 @@ _PRONOUN = re.compile(
 _ABOUT_BEFORE = 0.7  # of a word that only the sentence before has, to which a pronoun refers
 
 _ASKS_WHEN = r"when|what (?:time|day|date)|which (?:day|date|month)|когда|во сколько|как\w+ (?:числа|день|дня|дням)"
+_ASKS_AMOUNT = (
+    r"what (?:do|does|did|will|would)\b.{0,80} (?:cost|pay|weigh|earn|spend)|во сколько обош\w+"
+    r"|what (?:is|was|are|were) (?:the )?(?:\w+ ){0,3}(?:costs?|price|fees?|rate|budget|total|amount|salary|rent)"
+    r"|(?:what|which) (?:code|price)|how much|как\w+ (?:номер|код|цена|стоимость|плата|бюджет|размер|процент)"
+)
 _ASKS_NUMBER = (
-    r"how (?:much|many|old|long|big|tall|far)|(?:what|which) (?:year|number|code|price|seat|size)"
-    r"|сколько|как\w+ (?:год\w*|номер|код|цена|размер|процент|рост|вес)"
+    r"how (?:many|old|long|big|tall|far)|(?:what|which) (?:year|number|seat|size)|сколько|как\w+ (?:год\w*|рост|вес)"
 )
 _ASKS_WHO = r"who|whose|whom|what is the name|кто|кого|кому|чей|чья|как зовут"
 _EXPECTED_VALUES = tuple(
     (re.compile(rf"\b(?:{form})\b"), frozenset(kinds.split()))
-    for form, kinds in ((_ASKS_WHEN, "day month number"), (_ASKS_NUMBER, "number"), (_ASKS_WHO, "name"))
+    for form, kinds in (
+        (_ASKS_AMOUNT, "digits"),
+        (_ASKS_WHEN, "day month number"),
+        (_ASKS_NUMBER, "number"),
+        (_ASKS_WHO, "name"),
+    )
 )
 """Questions by their form, and the kinds of values that answer them."""
 
@@ -273,7 +288,6 @@ _NO = frozenset("no n false ✗ ✘ нет ложь nein non".split())
 _ASKS_FOR_ROWS = re.compile(
     r"\b(?:who|whose|which|what|list|show|how many|кто|у кого|какие|какой|сколько|wer|welche)\b"
 )
-_NEGATION = re.compile(r"\b(?:not|no|never|without|не|нет|без|nicht|kein\w*)\b|n['’]t\b")
 
 
 def _find_row_answers(header: Sequence[str], cells: Sequence[str]) -> _RowAnswers:
@@ -293,7 +307,7 @@ def _select_rows(question: str, sentences: Sequence[_Sentence]) -> list[_Sentenc
     asked = question.casefold()
     if not _ASKS_FOR_ROWS.search(asked):
         return list(sentences)
-    wanted, negated = find_attribute_terms(question), _NEGATION.search(asked) is not None
+    wanted, negated = find_attribute_terms(question), is_negated(question)
     return [
         each
         for each in sentences
@@ -330,9 +344,14 @@ def _prefer_expected_values(question: str, scores: Sequence[tuple[float, _Senten
     asked = " ".join(split_words(question))
     expected = next((kinds for form, kinds in _EXPECTED_VALUES if form.search(asked)), frozenset[str]())
     return [
-        (score * _FITTING_VALUE if score and expected & find_value_kinds(sentence.text) else score, sentence)
+        (score * _FITTING_VALUE if score and expected & _find_values(sentence.text) else score, sentence)
         for score, sentence in scores
     ]
+
+
+def _find_values(text: str) -> frozenset[str]:
+    kinds = find_value_kinds(text)
+    return kinds | {"digits"} if any(char.isdigit() for char in text) else kinds
 
 
 def _best_sentences(question: str, scores: Sequence[tuple[float, _Sentence]]) -> list[_Sentence]:

@@ -273,7 +273,8 @@ EdgeCounts = Counter[tuple[EdgePosition, str]]
 def find_furniture(pages: Sequence[tuple[float, Sequence[layout.TextLine]]]) -> list[set[int]]:
     """For each page (height, lines), the indexes of its running heads, feet and page numbers.
 
-    In a document of two pages, text that both have at the same place is furniture; on a single page, only its number.
+    In a document of two pages, text that both have at the same place is furniture; on a single page, only its number
+    and a repetition of its title.
     """
     edges = [_edge_rows(lines, height) for height, lines in pages]
     numbers = _find_running_numbers([lines for _, lines in pages])
@@ -286,9 +287,21 @@ def find_furniture(pages: Sequence[tuple[float, Sequence[layout.TextLine]]]) -> 
     bands = _repeating_bands(outermost)
     enough = max(2, min(_MIN_REPEATS, len(pages)))
     return [
-        {at for rows in page for at in _match_furniture(rows, times, bands, enough)} | number
-        for page, number in zip(edges, numbers, strict=True)
+        {at for rows in page for at in _match_furniture(rows, times, bands, enough)}
+        | number
+        | _find_title_line(page, lines)
+        for page, number, (_, lines) in zip(edges, numbers, pages, strict=True)
     ]
+
+
+def _find_title_line(edges: Sequence[Sequence[EdgeRow]], lines: Sequence[layout.TextLine]) -> set[int]:
+    """The index of an outermost line that repeats a larger line of its page: the title as a running head."""
+    outermost = [row[0] for rows in edges for row in rows[:1] if len(row) == 1]
+    return {
+        at
+        for at, _, text in outermost
+        if any(each.size > lines[at].size and _mask_numbers(each.text) == text for each in lines)
+    }
 
 
 def _find_running_numbers(pages: Sequence[Sequence[layout.TextLine]]) -> list[set[int]]:
