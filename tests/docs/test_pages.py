@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -23,6 +25,7 @@ ERRORS = ROOT / "docs" / "errors.md"
 FIDELITY = ROOT / "docs" / "fidelity.md"
 README = ROOT / "README.md"
 SAMPLE = re.compile(r"(<!-- demo: .*? -->\n```text\n)(.*?)(```\n<!-- /demo -->)", re.DOTALL)
+ANSWER = re.compile(r"(<!-- answer: .*? -->\n```text\n)(.*?)(```\n<!-- /answer -->)", re.DOTALL)
 NUMBER = re.compile(r"ctx-\w+| *\d[\d.]*")
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)[^)]*\)")
 
@@ -122,6 +125,26 @@ def test_the_sample_in_the_readme_is_what_the_demonstration_shows(tmp_path):
     assert NUMBER.sub("0", sample(tmp_path)) == NUMBER.sub("0", shown)
 
 
+def first_answer(folder):
+    """What the first commands of the README print, typed in a terminal of 90 columns in an empty folder."""
+    commands = re.search(r"```bash\n(.*?)```", README.read_text(), re.DOTALL)[1]
+    (folder / "examples").symlink_to(ROOT / "examples")
+    with contextlib.chdir(folder):
+        shown = [
+            CliRunner().invoke(app, shlex.split(line)[1:], env={"COLUMNS": "90"}).stdout
+            for line in commands.splitlines()
+        ]
+    return "".join(f"{line.rstrip()}\n" for line in "".join(shown).splitlines())
+
+
+def test_the_first_answer_in_the_readme_is_what_is_printed(tmp_path):
+    """Readers who type the first commands see what the page shows."""
+    shown = ANSWER.search(README.read_text())[2]
+
+    assert "[1]" in shown
+    assert NUMBER.sub("0", first_answer(tmp_path)) == NUMBER.sub("0", shown)
+
+
 def test_every_test_that_pins_a_formula_exists():
     """The fidelity page names tests that are there."""
     path, missing = "", []
@@ -148,5 +171,8 @@ def test_links_between_pages_lead_somewhere(page):
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         README.write_text(SAMPLE.sub(lambda found: found[1] + sample(folder) + found[3], README.read_text()))
+    with tempfile.TemporaryDirectory() as folder:
+        answer = first_answer(Path(folder))
+        README.write_text(ANSWER.sub(lambda found: found[1] + answer + found[3], README.read_text()))
     CLI.write_text(cli_page())
     SETTINGS.write_text(settings_page())
