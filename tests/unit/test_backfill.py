@@ -96,7 +96,7 @@ async def test_embedding_later_gives_what_embedding_at_once_gives(new_folder: Ca
     async with engine(new_folder()) as later, engine(new_folder()) as once:
         once._preparer.defers = False  # pyright: ignore[reportPrivateUsage]
         for ctx in (later, once):
-            await ctx.add([*records(), *chat])
+            await ctx.add([*records(), *chat, Record(id="long", text="A pump leaks. " * 90, acl=(PUBLIC,))])
             await ctx.pages.add(ctx.scope, document(), now=NOON)
         assert 0 < await later.embed_rest()
 

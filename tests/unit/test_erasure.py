@@ -362,12 +362,61 @@ async def test_no_cached_vector_of_a_forgotten_user_is_left(new_folder: Callable
         cached.close()
 
 
+@pytest.mark.parametrize("kind", ["memories", "records"])
+async def test_messages_after_a_forgotten_one_are_embedded_without_it(
+    new_folder: Callable[[], Path], kind: str
+) -> None:
+    """Their vectors, stored and cached, are those of a session in which it was never said."""
+    said = ["The harbour is closed", f"My dog is a {WORD}", "It sleeps a lot", "It barks", "Ships wait outside"]
+    scores: list[list[tuple[str, float]]] = []
+    kept: list[set[bytes]] = []
+    for texts in (said, [text for text in said if WORD not in text]):
+        folder = new_folder()
+        cached = CachedEmbedder(Parts().foreign, folder / "embeddings.sqlite")
+        encoders = Encoders(specialists={}, generalist=cached)
+        store = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=encoders.vectors, threads=1))
+        ctx = Contexture(Settings(home=folder), store, encoders, FixedClock())
+        collection = MEMORIES if kind == "memories" else "documents"
+        try:
+            await _store_session(ctx, collection, {at: text for at, text in enumerate(said) if text in texts})
+            if texts is said:
+                (gone,) = [each.id for each in await ctx.index.scroll(ctx.scope, collection) if WORD in each.text]
+                await ctx.forget({"ids": [gone], "collection": collection})
+            found = await ctx.search("harbour closed sleeps barks ships", collection=collection)
+            scores.append(sorted((each.text, each.score) for each in found.found))
+            kept.append(_vector_hashes(folder))
+        finally:
+            await ctx.close()
+            cached.close()
+
+    assert 4 == len(scores[0])
+    assert scores[0] == scores[1]
+    assert kept[0] == kept[1]
+
+
+async def _store_session(ctx: Contexture, collection: str, texts: dict[int, str]) -> None:
+    """Store messages of one session at their positions."""
+    if collection == MEMORIES:
+        await ctx.memory.remember(
+            ctx.scope,
+            [Memory(text=text, session_id="s", metadata={"position": at}) for at, text in texts.items()],
+        )
+        return
+    own = (f"user:{ctx.scope.user}",)
+    await ctx.add([Record(id=f"m{at}", text=text, acl=own, session="s", position=at) for at, text in texts.items()])
+
+
+def _vector_hashes(folder: Path) -> set[bytes]:
+    with closing(sqlite3.connect(folder / "embeddings.sqlite")) as file:
+        return {found for (found,) in file.execute("SELECT hash FROM vectors")}
+
+
 async def _store_two(ctx: Contexture, kind: str) -> None:
     """Store two texts, because the vector of a single one is cached in memory only."""
     own, texts = (f"user:{ctx.scope.user}",), ["The zebra is in the shed", "The key of the shed is lost"]
     match kind:
         case "records":
-            await ctx.add([Record(id=text, text=text, acl=own) for text in texts])
+            await ctx.add([Record(id=text, text=text, acl=own) for text in (*texts, ". ".join(texts * 9))])
         case "memories":
             await ctx.memory.remember(ctx.scope, [Memory(text=text) for text in texts])
         case "articles":

@@ -93,7 +93,8 @@ async def test_a_preparer_computes_everything_once() -> None:
     ]
     assert ((0, 15), (16, 34)) == first.sentences
     assert ({"words": 7}, {"words": 8}) == (first.tokens, second.tokens)
-    assert {"en-1", "any-1@en"} == set(second.vectors)
+    assert {"en-1", "any-1@en"} == set(first.vectors)
+    assert {"en-1+context", "any-1@en"} == set(second.vectors)
     assert first.simhash != second.simhash
     assert set(first.terms) & set(second.terms)
 
@@ -103,6 +104,21 @@ async def test_what_crosses_a_seam_is_redacted_on_both_sides() -> None:
     (done,) = await preparer(target=10).prepare([record(text="x" * 18 + "Anna" + "x" * 18)])
 
     assert [(Span(18, 20, "WORD"),), (Span(0, 2, "WORD"),)] == [each.redactions for each in done.passages[:2]]
+
+
+async def test_a_passage_is_embedded_after_the_sentence_before_it_too() -> None:
+    """Not the first passage of a record, nor one behind text that no passage contains."""
+    text = "The pump leaks. It drips. The valve is closed. Buy now! The boat sails at nine."
+    skipped = Record(id="s", text=text, acl=(PUBLIC,), payload={"boilerplate": [[47, 55]]})
+    whole, parted = await preparer(target=20).prepare([record(text=text), skipped])
+    joined = await ENCODERS.passages(["The valve is closed."], ["en"], ["It drips."])
+
+    assert ["The pump leaks. It drips.", "The valve is closed.", "Buy now!", "The boat sails at nine."] == [
+        text[each.start : each.end] for each in whole.passages
+    ]
+    assert [False, True, True, True] == ["en-1+context" in each.vectors for each in whole.passages]
+    assert np.array_equal(joined[0]["en-1+context"], whole.passages[1].vectors["en-1+context"])
+    assert [False, True, False] == ["en-1+context" in each.vectors for each in parted.passages]
 
 
 async def test_a_title_helps_to_find_every_passage() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
@@ -23,11 +24,12 @@ from contexture.erasure._plan import (
     is_private,
 )
 from contexture.erasure.request import ForgetRequest, Receipt
-from contexture.errors import UnknownCollection
+from contexture.errors import Outdated, UnknownCollection
 from contexture.memory.records import ALIAS_KIND, is_alive
 from contexture.news.articles import ARTICLES
 from contexture.pages.records import PAGE_KIND, PAGES, page_record_id
 from contexture.pages.visual import VISUAL_PAGES
+from contexture.retrieval.message_context import MessageContexts
 from contexture.types import Record, Scope
 
 __all__ = ["Erasure", "ErasureStores", "OwnerLookup"]
@@ -48,6 +50,7 @@ class Erasure:
     def __init__(self, stores: ErasureStores) -> None:
         self._stores = stores
         self._planner = ErasurePlanner(stores)
+        self._contexts = MessageContexts(stores.index, stores.preparer.vectors)
         self._recently_erased: dict[tuple[str, str], None] = {}
 
     async def forget(self, request: ForgetRequest, *, scope: Scope) -> Receipt:
@@ -254,13 +257,31 @@ class Erasure:
 
     async def _erase_vectors(self, plan: ErasurePlan, scope: Scope) -> None:
         """Remove cached embeddings of the texts: a text can be guessed from its vector."""
-        held = [*plan.memories.values(), *(each for records in plan.records.values() for each in records.values())]
-        others = [record for record in held if record.kind != PAGE_KIND]
+        held = {**plan.records, conversation.MEMORIES_COLLECTION: plan.memories}
         if plan.blocks:  # a block may be a page of a workspace, which is cut like any other record
             near = await self._stores.workspace.list_relatives(scope, plan.blocks)
-            others += await self._planner.get_records(scope, BLOCKS.name, near)
-        await self._stores.preparer.forget([record for record in others if record.acl])
+            blocks = await self._planner.get_records(scope, BLOCKS.name, near)
+            held[BLOCKS.name] = {record.id: record for record in blocks}
+        for collection, records in held.items():
+            known = [record for record in records.values() if record.kind != PAGE_KIND and record.acl]
+            if known:
+                await self._erase_vectors_of(known, collection, scope)
         await self._stores.pages.forget_vectors(scope, [*plan.records.get(PAGES.name, {})])
+
+    async def _erase_vectors_of(self, records: Sequence[Record], collection: str, scope: Scope) -> None:
+        """Remove the cached embeddings of records, and embed the messages after them without them."""
+        preparer, index = self._stores.preparer, self._stores.index
+        if not any(record.session for record in records):
+            await preparer.forget(records)
+            return
+        later = await self._contexts.find_after(scope, collection, records)
+        both = [*records, *later]
+        await preparer.forget(both, await self._contexts.find(scope, collection, both))
+        left = await self._contexts.find(scope, collection, later, without={record.id for record in records})
+        prepared = await preparer.prepare(later, left, embedded=True)
+        for record, item in zip(later, prepared, strict=True):
+            with suppress(Outdated):  # replaced meanwhile
+                await index.upsert(scope, collection, [item], unchanged=[record])
 
     async def _scrub(self, plan: ErasurePlan) -> Sequence[str]:
         held = {conversation.MEMORIES_COLLECTION: plan.memories, BLOCKS.name: plan.blocks, **plan.records}

@@ -96,7 +96,7 @@ class VectorBackfill:
         written = await self._backlog.add_vectors(batch, vectors)
         gone = [each for each in batch.passages if each.number not in written]
         if gone:  # replaced or erased meanwhile: the cache must not keep what was computed from them
-            await self._preparer.forget_passages(gone, cut=cut)
+            await self._preparer.forget_passages(gone, contexts, cut=cut)
 
     async def _run(self) -> None:
         log = structlog.get_logger("contexture")

@@ -90,16 +90,17 @@ class Encoders:
 
     @property
     def generalist_vectors(self) -> dict[str, int]:
-        """Names and lengths of the generalist's vectors; a passage without context carries exactly one of them."""
-        return {
-            self._generalist_name(lang): self._generalist.dimensions for lang in (*self._specialists, OTHER_LANGUAGES)
-        }
+        """Names and lengths of the generalist's vectors; every passage carries exactly one of them."""
+        own = self._generalist_name(OTHER_LANGUAGES)
+        names = (*map(self._generalist_name, self._specialists), own, own + _CONTEXT_SUFFIX)
+        return dict.fromkeys(names, self._generalist.dimensions)
 
     @property
     def context_free_vectors(self) -> dict[str, int]:
         """Names and lengths of the vectors that a passage without context may carry."""
         specialists = {each.name: each.dimensions for each in self._specialists.values()}
-        return {**specialists, **self.generalist_vectors}
+        names = map(self._generalist_name, (*self._specialists, OTHER_LANGUAGES))
+        return {**specialists, **dict.fromkeys(names, self._generalist.dimensions)}
 
     async def passages(
         self, texts: Sequence[str], langs: Sequence[str], contexts: Sequence[str] = ()
@@ -119,7 +120,7 @@ class Encoders:
 
         async def fill(embedder: Embedder, names: Mapping[int, str]) -> None:
             joined = {
-                index: f"{before[index]}\n{texts[index]}"
+                index: _join_context(before[index], texts[index])
                 for index in names
                 if before.get(index) and self._is_own(embedder, langs[index])
             }
@@ -133,11 +134,12 @@ class Encoders:
         await asyncio.gather(*(fill(embedder, names) for embedder, names in by_embedder.values()))
         return found
 
-    async def forget(self, texts: Sequence[str]) -> None:
-        """Remove the vectors of these texts from the caches of all embedders."""
+    async def forget(self, texts: Sequence[str], contexts: Sequence[str] = ()) -> None:
+        """Remove the vectors of these texts, alone and after their contexts, from the caches of all embedders."""
+        joined = [_join_context(context, text) for context, text in zip(contexts, texts, strict=False) if context]
         for embedder in {id(each): each for each in self._embedders.values()}.values():
             if isinstance(embedder, EmbeddingCache):
-                await embedder.forget(texts)
+                await embedder.forget([*texts, *joined])
 
     async def question(self, text: str, lang: str, among: Container[str] | None = None) -> dict[str, Vector]:
         """The vectors of a question by name: the specialist's for its language, the generalist's for all others.
@@ -204,6 +206,11 @@ class Encoders:
 
     def _generalist_name(self, lang: str) -> str:
         return f"{self._generalist.name}@{lang if lang in self._specialists else OTHER_LANGUAGES}"
+
+
+def _join_context(context: str, text: str) -> str:
+    """What is embedded for a text after its context."""
+    return f"{context}\n{text}"
 
 
 def _names_in_store(specialist: Embedder) -> tuple[str, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection as Some
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from contexture.types import And, AnyOf, Equals, Filter, Hit, Or, Query, Range, 
 MESSAGES_BEFORE = 2
 _MAX_CHARACTERS = 400
 _MAX_PASSAGES = 64
+_MAX_RUN = 16  # messages read at once; each may have several passages
 
 _Place = tuple[str, int]
 
@@ -32,8 +34,13 @@ class MessageContexts:
             name: np.full(size, 1 / math.sqrt(size), np.float32) for name, size in vectors.items()
         }
 
-    async def find(self, scope: Scope, collection: str, records: Sequence[Record]) -> dict[str, str]:
-        """By record id, the two messages before it; records without any are left out."""
+    async def find(
+        self, scope: Scope, collection: str, records: Sequence[Record], *, without: Some[str] = ()
+    ) -> dict[str, str]:
+        """By record id, the two messages before it; records without any are left out.
+
+        Messages with an id in `without` are left out too, as if they were not stored.
+        """
         placed = {place: record for record in records if (place := place_of(record)) is not None}
         if not placed:
             return {}
@@ -44,8 +51,7 @@ class MessageContexts:
             positions = [position for name, position in placed if name == session]
             before = {at - back for at in positions for back in range(1, MESSAGES_BEFORE + 1)}
             missing = [at for at in before if at >= 0 and (session, at) not in known]
-            if missing:
-                known = {**await self._load(scope, collection, session, missing), **known}
+            known = {**await self._load(scope, collection, session, missing, without), **known}
         contexts = {record.id: _join_before(place, record, known) for place, record in placed.items()}
         return {id_: context for id_, context in contexts.items() if context}
 
@@ -69,14 +75,23 @@ class MessageContexts:
         query = Query(collection=collection, vectors=self._neutral, where=where, k=most, fuse=fuse_channels)
         return await self._index.search(scope, query)
 
+    async def find_after(self, scope: Scope, collection: str, records: Sequence[Record]) -> Sequence[Record]:
+        """The messages that were embedded after one of these, which are not among the result."""
+        placed = {place for record in records if (place := place_of(record)) is not None}
+        found: set[str] = set()
+        for session in sorted({session for session, _ in placed}):
+            after = {at + step for name, at in placed if name == session for step in range(1, MESSAGES_BEFORE + 1)}
+            hits = await self._search(scope, collection, session, [at for at in after if (session, at) not in placed])
+            found |= {hit.record.id for hit in hits}
+        return await self._index.get(scope, collection, sorted(found - {record.id for record in records}))
+
     async def _load(
-        self, scope: Scope, collection: str, session: str, positions: Sequence[int]
+        self, scope: Scope, collection: str, session: str, positions: Sequence[int], without: Some[str]
     ) -> dict[_Place, tuple[str, frozenset[str]]]:
-        where = And((Equals("session", session), Range(field="position", gte=min(positions), lte=max(positions))))
         found: dict[_Place, list[Hit]] = {}
-        for hit in await self.find_any(scope, collection, where, _MAX_PASSAGES):
+        for hit in await self._search(scope, collection, session, positions):
             place = place_of(hit.record)
-            if place is not None:
+            if place is not None and hit.record.id not in without:
                 found.setdefault(place, []).append(hit)
         return {
             place: (
@@ -85,6 +100,25 @@ class MessageContexts:
             )
             for place, hits in found.items()
         }
+
+    async def _search(self, scope: Scope, collection: str, session: str, positions: Sequence[int]) -> list[Hit]:
+        """The passages of the messages at these positions of a session."""
+        hits: list[Hit] = []
+        for first, last in _split_runs(positions):
+            where = And((Equals("session", session), Range(field="position", gte=first, lte=last)))
+            hits += await self.find_any(scope, collection, where, _MAX_PASSAGES)
+        return hits
+
+
+def _split_runs(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """First and last of each run of consecutive positions."""
+    ordered = sorted(positions)
+    first = 0
+    for at, position in enumerate(ordered):
+        following = ordered[at + 1] if at + 1 < len(ordered) else None
+        if following != position + 1 or at - first + 1 >= _MAX_RUN:
+            yield ordered[first], position
+            first = at + 1
 
 
 def place_of(record: Record) -> tuple[str, int] | None:

@@ -20,7 +20,7 @@ from contexture.ports import Index, Redactor, TokenCounter
 from contexture.retrieval.compute_thread import ComputeThread
 from contexture.retrieval.encoders import Encoders
 from contexture.text.language import detect_language
-from contexture.text.segmentation import TextRange, invert_ranges, split_passages
+from contexture.text.segmentation import TextRange, invert_ranges, split_passages, split_sentences
 from contexture.text.simhash import simhash
 from contexture.text.terms import bm25_weights
 from contexture.text.unicode import is_valid_unicode, repair_text
@@ -125,14 +125,15 @@ class Preparer:
 
         With `embedded`, vectors are computed however large the batch is.
 
-        `contexts` are texts before a record, by its id; a record with one is embedded together with it as well. `cut`
-        cuts a record into passages, instead of by sentences and length.
+        `contexts` are texts before a record, by its id; a record with one is embedded together with it as well. In any
+        other record, passages are embedded together with the sentence before them as well. `cut` cuts a record into
+        passages, instead of by sentences and length.
         """
         drafts = await self.thread.map(lambda record: self._draft(record, cut), records, record_characters)
         texts = [piece.search_text for _, pieces in drafts for piece in pieces]
         later = self.defers and not embedded and len(texts) > MAX_EMBEDDED_AT_ONCE
         langs = [record.lang for record, pieces in drafts for _ in pieces]
-        before = [(contexts or {}).get(record.id, "") for record, pieces in drafts for _ in pieces]
+        before = _contexts_of_drafts(drafts, contexts or {})
         rows = [dict[str, Vector]() for _ in texts] if later else await self._encoders.passages(texts, langs, before)
         vectors = iter(rows)
         return await self.thread.map(
@@ -151,12 +152,20 @@ class Preparer:
         """The vectors of stored passages, as `prepare` computes them."""
         found = {each.record.id: self._search_texts(each.record, cut) for each in passages}
         texts = [found[each.record.id](each.start, each.end) for each in passages]
-        before = [contexts.get(each.record.id, "") for each in passages]
+        before = [text for each in passages for text in _texts_before(each.record, [each.start], contexts)]
         return await self._encoders.passages(texts, [each.record.lang for each in passages], before)
 
-    async def forget_passages(self, passages: Sequence[UnembeddedPassage], *, cut: CutFunction | None = None) -> None:
-        """Remove the cached vectors of passages that are stored no more."""
-        await self._encoders.forget([self._search_texts(each.record, cut)(each.start, each.end) for each in passages])
+    async def forget_passages(
+        self,
+        passages: Sequence[UnembeddedPassage],
+        contexts: Mapping[str, str],
+        *,
+        cut: CutFunction | None = None,
+    ) -> None:
+        """Remove the cached vectors of passages that are stored no more, which `embed` computed."""
+        texts = [self._search_texts(each.record, cut)(each.start, each.end) for each in passages]
+        before = [text for each in passages for text in _texts_before(each.record, [each.start], contexts)]
+        await self._encoders.forget(texts, before)
 
     def _search_texts(self, record: Record, cut: CutFunction | None) -> Callable[[int, int], str]:
         """A function that returns what the passage between two offsets of a record is searched by."""
@@ -164,12 +173,14 @@ class Preparer:
         head = f"{record.title}. " if record.title else ""
         return lambda start, end: known.get((start, end)) or head + record.text[start:end]
 
-    async def forget(self, records: Sequence[Record], *, cut: CutFunction | None = None) -> None:
-        """Remove the cached vectors of these records' passages; `cut` is what they were prepared with."""
+    async def forget(
+        self, records: Sequence[Record], contexts: Mapping[str, str] | None = None, *, cut: CutFunction | None = None
+    ) -> None:
+        """Remove the cached vectors of these records' passages; the rest is what they were prepared with."""
         drafts = await self.thread.map(lambda record: self._draft(record, cut), records, record_characters)
         texts = [piece.search_text for _, pieces in drafts for piece in pieces]
         if texts:
-            await self._encoders.forget(texts)
+            await self._encoders.forget(texts, _contexts_of_drafts(drafts, contexts or {}))
 
     def close(self) -> None:
         """End the thread; records can still be prepared, in the caller's."""
@@ -225,6 +236,36 @@ class Preparer:
             terms=bm25_weights(piece.search_text, lang),
             vectors=vectors,
         )
+
+
+_MAX_SENTENCE_BEFORE = 300
+
+
+def _contexts_of_drafts(
+    drafts: Sequence[tuple[Record, Sequence[_PassageDraft]]], contexts: Mapping[str, str]
+) -> list[str]:
+    """What each passage of some records is embedded after."""
+    return [
+        text
+        for record, pieces in drafts
+        for text in _texts_before(record, [piece.offsets[0] for piece in pieces], contexts)
+    ]
+
+
+def _texts_before(record: Record, starts: Sequence[int], contexts: Mapping[str, str]) -> list[str]:
+    """For passages of a record, by where they start, what they are embedded after."""
+    if record.id in contexts:
+        return [contexts[record.id]] * len(starts)
+    skipped = skipped_ranges(record) if any(starts) else ()
+    return [_sentence_before(record.text, start, skipped) for start in starts]
+
+
+def _sentence_before(text: str, start: int, skipped: Sequence[TextRange]) -> str:
+    """The sentence that ends before an offset of a text, at most its last 300 characters; empty if it is skipped."""
+    first = max(0, start - _MAX_SENTENCE_BEFORE, *(end for _, end in skipped if end <= start))
+    window = text[first:start]
+    sentences = split_sentences(window)
+    return window[slice(*sentences[-1])] if sentences else ""
 
 
 SKIPPED_FIELD = "boilerplate"

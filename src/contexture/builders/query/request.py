@@ -72,7 +72,7 @@ class QueryRecipe:
     floor: float = 0.0
     near_duplicate: float = 0.85
     sharpness: float = 4.0
-    extracts: int = 3
+    extracts: int = 2
     material_role: MaterialRole = MaterialRole.USER
     fence_version: int = FENCE_VERSION
 
