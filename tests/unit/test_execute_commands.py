@@ -138,6 +138,26 @@ async def test_a_graph_of_nothing_does_not_claim_to_show_anything(new_folder):
     assert [localize("no_entity", "en")] == list(answer.notes)
 
 
+async def test_a_graph_of_a_name_that_no_article_has_shows_no_other_names(engine):
+    """The strongest relations of unrelated articles answer nothing."""
+    answer = await run(engine, '/graph query="Aldebaran" window=3d lang=en')
+
+    assert ((), (), ()) == (answer.statements, answer.details.relations, answer.details.entities)
+    assert [localize("uncovered", "en", {"part": "Aldebaran"})] == list(answer.notes)
+
+
+async def test_a_newsroom_is_part_of_a_graph_only_if_it_is_asked_about(new_folder):
+    """What people told a newspaper does not relate them to it."""
+    text = "In May, Maria Tamm told Herald Norvik Lines owes her pay. In June, Maria Tamm sued Herald over the story."
+    article = replace(told("strike"), article_id="h", text=text, title="", source="herald.example")
+    async with news_engine(new_folder(), (article,)) as engine:
+        plain = await run(engine, '/graph query="Maria Tamm" window=3d')
+        asked = await run(engine, '/graph query="Maria Tamm and Herald" window=3d')
+
+    assert "Herald" not in {each.name for each in plain.details.entities}
+    assert "Maria Tamm —[sued]→ Herald" in {each.text for each in asked.statements}
+
+
 async def test_a_cached_graph_reads_nothing_anew(engine):
     """Before anything was learnt there is nothing to show, and afterwards there is."""
     line = '/graph query="Maria Tamm" window=3d build_policy=cached_only'
@@ -231,7 +251,7 @@ async def test_answers_come_in_the_language_asked_for(engine):
 
 async def test_quotations_in_another_language_are_announced(engine):
     """An English sentence in a Russian answer is announced."""
-    answer = await run(engine, '/events topic="Tallinn Мария Тамм" window=3d lang=auto')
+    answer = await run(engine, '/events topic="port of Tallinn" window=3d lang=en', answer_lang="ru")
 
     assert ("ru", ("Предложения приведены на языке источника: en.",)) == (answer.lang, answer.notes)
 

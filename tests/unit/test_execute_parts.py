@@ -10,7 +10,7 @@ import pytest
 from contexture.answer.commands._article_sentences import ArticleSentence, ArticleSource, Evidence, ReadArticle
 from contexture.answer.commands._sentence_ranking import SentenceRanker, split_question
 from contexture.answer.commands.answer import UNSUPPORTED_FIGURES
-from contexture.answer.commands.events import TimelineEvent, find_date, find_links
+from contexture.answer.commands.events import TimelineEvent, extract_dated_sentences, find_date, find_links
 from contexture.answer.commands.job import HEADINGS
 from contexture.answer.commands.writer import (
     FREE_PRICE,
@@ -66,6 +66,24 @@ def timeline(*told):
                       sources=("post.example",), evidence=(at,))
         for at, (actors, text) in enumerate(told, start=1)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The council has extended the ferry pause through May 31, which helps the islands.",
+        "Grants are paid if the form was sent by May 12, 2026.",
+        "Приём заявок продлён до 15 июня 2026 года.",
+        "Паром ходил с 3 мая по 5 июня.",
+        "She spoke of the ferry on Monday.",
+        "But it stopped on Monday.",
+    ],
+)
+def test_a_deadline_and_a_sentence_about_somebody_unnamed_are_no_events(text):
+    """A day until which something holds is not the day on which it happens, and a pronoun does not say to whom."""
+    told = extract_dated_sentences(reading("a", "The ferry sailed.", text, "The port closed on Wednesday."))
+
+    assert ["The ferry sailed.", "The port closed on Wednesday."] == [each.sentence.text for each in told]
 
 
 FLOOD = ((), "Heavy rain flooded the power station of Norvik.")
@@ -287,3 +305,32 @@ async def test_the_article_with_the_best_sentence_comes_first():
     ranker = SentenceRanker(compare=None, today=FRIDAY, trace=Trace())
 
     assert "b" == (await ranker.select(articles, "Which harbour was closed to ferries by fog?", 2))[0].source.article_id
+
+
+async def compare_by_list(similarities):
+    """A comparison that returns the same similarities whatever it is given."""
+
+    async def compare(text, lang, others, langs):
+        del text, lang, langs
+        return similarities[: len(others)]
+
+    return compare
+
+
+@pytest.mark.parametrize(
+    ("question", "similarity", "answers"),
+    [
+        ("Когда закрыли гавань?", 0.7, False),  # close in meaning to any harbour
+        ("Когда закрыли гавань?", 0.85, True),
+        ("Что случилось в гавани Челябинска?", 0.7, False),  # another place
+        ("Что случилось в гавани Норвика?", 0.55, True),
+        ("Зачем Марта Кольцова приехала?", 0.45, True),  # all of two names
+        ("Зачем Марта Громова приехала?", 0.45, False),
+    ],
+)
+async def test_across_languages_a_name_or_a_high_similarity_decides(question, similarity, answers):
+    """A question that no source answers is answered so, although words of two languages cannot be compared."""
+    ranker = SentenceRanker(compare=await compare_by_list([similarity]), today=FRIDAY, trace=Trace())
+    article = reading("a", "Fog closed the harbour of Norvik to Marta Koltsova and her crew.")
+
+    assert answers == bool(await ranker.select([article], question, 2))

@@ -116,10 +116,12 @@ def test_a_name_is_found_in_a_question_by_its_words_in_order():
         ("Что общего у Сергея Лаврова и порта?", "sergey lavrov"),
         ("Что решили в Росатоме?", "rosat"),
         ("What did Lund say?", "otto lund"),
+        ("Что сказал Отто Лунд?", "otto lund"),
+        ("What does Lavrov want?", "sergey lavrov"),
     ],
 )
 def test_a_question_names_an_entity_in_any_case_and_by_surname(question, key):
-    """Grammatical cases and bare surnames are understood, although the articles use neither."""
+    """Cases, bare surnames and the other script are understood, although the articles do not write so."""
     graph = naming(("person", "Сергей Лавров"), ("organization", "Росатом"), ("person", "Otto Lund"))
 
     assert [key] == find_named_entities(graph, question)

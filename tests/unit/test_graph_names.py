@@ -6,7 +6,7 @@ import pytest
 
 from contexture.adapters.graph.ner_models import NerModels
 from contexture.adapters.graph.phrases import CapitalisedPhrases
-from contexture.graph.entities import merge_names, name_key
+from contexture.graph.entities import merge_names, name_key, sound_skeleton
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,21 @@ def test_spellings_of_a_name_have_one_key(one, other):
 def test_a_surname_is_not_the_first_name_it_is_made_of():
     """Иванов and Иван are two people."""
     assert name_key("Иванов") != name_key("Иван")
+
+
+@pytest.mark.parametrize(
+    ("russian", "english"),
+    [("Маска", "Musk"), ("Зеленским", "Zelensky"), ("Шольцу", "Scholz"), ("Москвы", "Moscow"), ("Джонсон", "Johnson")],
+)
+def test_a_name_sounds_the_same_in_both_scripts(russian, english):
+    """Spellings that no transliteration explains are recognised by their consonants."""
+    assert sound_skeleton(russian) == sound_skeleton(english) != ""
+
+
+@pytest.mark.parametrize("word", ["Get", "Гаити", "US"])
+def test_a_short_word_has_no_sound_of_its_own(word):
+    """Two consonants are those of too many words."""
+    assert sound_skeleton(word) == ""
 
 
 @pytest.mark.parametrize("name", ["", "...", "Ltd", "the"])

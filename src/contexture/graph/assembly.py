@@ -22,6 +22,7 @@ from contexture.graph.entities import (
     Support,
     merge_names,
     name_key,
+    sound_skeleton,
 )
 from contexture.text.terms import is_cyrillic, split_words, stem, term_id
 from contexture.types import ExtractedMentions
@@ -189,19 +190,20 @@ _MAX_WALKS = 50_000  # bounds the search: a dense graph has far more walks than 
 
 
 def find_named_entities(graph: Graph, question: str) -> list[str]:
-    """Keys of the entities that a question mentions by a name in any grammatical case, the most important first.
+    """Keys of the entities that a question mentions by a name in any case or script, the most important first.
 
     A person is also found by a surname that names nobody and nothing else. A name that stands inside a longer one in
     the question does not name another entity.
     """
     wanted = _list_name_words(question)
     bearers = Counter(name_key(name) for each in graph.entities for name in (each.name, *each.aliases))
-    bearers.update(name_key(_find_surname(each)) for each in graph.entities)
+    bearers.update(name_key(surname) for each in graph.entities if (surname := _find_surname(each)))
     places: dict[str, NamePlace] = {}
     for entity in graph.entities:
         surname = _find_surname(entity)
-        unique = [surname] if bearers[name_key(surname)] == 1 else []
-        if place := _find_name((entity.name, *entity.aliases, *unique), wanted):
+        unique = [surname] if surname and bearers[name_key(surname)] == 1 else []
+        names = (entity.name, *entity.aliases, *unique)
+        if place := _find_name(names, wanted) or _find_name_by_sound(names, question):
             places[entity.key] = place
     return [key for key, place in places.items() if not any(_is_within(place, other) for other in places.values())]
 
@@ -274,6 +276,20 @@ def _find_name(names: Iterable[str], wanted: Sequence[str | None]) -> NamePlace 
         start = next((at for at in starts if tuple(wanted[at : at + len(words)]) == words), None)
         if start is not None:
             return start, start + len(words)
+    return None
+
+
+def _find_name_by_sound(names: Iterable[str], question: str) -> NamePlace | None:
+    """Where a question has one of these names in the other script, by its sound; None if it has none."""
+    wanted = [(is_cyrillic(word), sound_skeleton(word)) for word in split_words(question)]
+    for name in names:
+        sounds = [(not is_cyrillic(word), sound_skeleton(word)) for word in split_words(name)]
+        if not sounds or not all(sound for _, sound in sounds):
+            continue
+        starts = range(len(wanted) - len(sounds) + 1)
+        start = next((at for at in starts if wanted[at : at + len(sounds)] == sounds), None)
+        if start is not None:
+            return start, start + len(sounds)
     return None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
-from contexture.text.terms import find_name_lemma, stem
+from contexture.text.terms import find_name_lemma
 
 PERSON = "person"
 ORGANIZATION = "organization"
@@ -134,17 +134,20 @@ def name_key(name: str) -> str:
 
 
 _FINAL_VOWEL = re.compile("[ая]$")  # Александра is also the genitive of Александр
+_CASE_ENDING = re.compile(
+    "(?<=...)(?:[ая]ми?|[ое]в|[оеы]го|[оеы]му|[ыи]ми|[ая]х|[оеиы][йм]|[ыи]х|[оеую]ю|[ая]я|[аяыиуюеоьй])$"
+)  # at least three letters stay
 
 
 def _uninflect(word: str) -> str:
-    """What the cases of a lower-case Russian word have in common: of a name its nominative, of another word its stem.
+    """What the cases of a lower-case Russian word have in common: of a name its nominative, else its stem.
 
-    The stemmer is applied until nothing changes: it makes "росатом" of "росатома", but "росат" of "росатом".
+    Endings are removed until nothing changes: "росатома" becomes "росатом", and that "росат", as "росатом" does itself.
     """
     lemma = find_name_lemma(word)
     if lemma is not None:
         return _FINAL_VOWEL.sub("", lemma)
-    while (shorter := stem(word)) != word:
+    while (shorter := _CASE_ENDING.sub("", word)) != word:
         word = shorter
     return word
 
@@ -230,6 +233,37 @@ def _sound_key(name: str) -> str:
     for pattern, letters in (*_SPELLING_RULES, (_IA, "ia"), (_DOUBLED_LETTER, r"\1")):
         folded = pattern.sub(letters, folded)
     return " ".join(word for word in _WORD.findall(folded) if word not in _IGNORED_WORDS)
+
+
+_CONSONANT_RULES = tuple(
+    (re.compile(pattern), letters)
+    for pattern, letters in (
+        ("dzh|zh|dj", "j"),
+        ("s?ch(?=[lmnrw])|sh|sch", "S"),
+        ("t?ch", "C"),
+        ("ph", "f"),
+        ("kh", "h"),
+        ("c(?=[eiy])|ts|z", "s"),
+        ("ck|[cq]", "k"),
+        ("w", "v"),
+        ("(?<=.)[aeiouyh]", ""),
+        ("^[aeiouy]", "A"),
+        (r"(.)\1+", r"\1"),
+    )
+)
+_MIN_CONSONANTS = 3  # counting a vowel before them as one
+
+
+@lru_cache(maxsize=50_000)
+def sound_skeleton(word: str) -> str:
+    """The consonants of one word of a name, equal for most spellings of it in Latin and Cyrillic letters.
+
+    `sound_skeleton("Маска") == sound_skeleton("Musk")`; empty for a word that is too short to be told from others.
+    """
+    found = name_key(word)
+    for pattern, letters in _CONSONANT_RULES:
+        found = pattern.sub(letters, found)
+    return found if len(found) >= _MIN_CONSONANTS else ""
 
 
 def _match_abbreviation(

@@ -155,7 +155,7 @@ _VERB = re.compile(
     r"[а-яё]{2,}(?:л|ла|ло|ли)(?:с[ья])?|[а-яё]{3,}(?:ет|ит|ют|ят|ут|ат)(?:ся)?|[а-яё]{3,}(?:ен|ён|ан|ят)[аоы]?"
 )
 _RELATION_WORDS = frozenset(
-    """is was are were met won beat led sued told said gave took left lost bought sold built ran made paid sent held
+    """is was are were met won beat led sued gave took left lost bought sold built ran made paid sent held
     fought hit struck became began chose joined wrote backs owns president minister chief head leader director chairman
     chairwoman ceo founder mayor governor senator secretary spokesman spokeswoman spokesperson adviser lawyer coach
     wife husband son daughter brother sister father mother member ally rival partner owner author
@@ -167,8 +167,9 @@ _LABEL_AUXILIARIES = frozenset("has had have been will would also then since lat
 # Words of another clause, of reports and of time: what stands between two names with them relates other things.
 _LABEL_EXCLUDED = frozenset(
     """that which who whose whom what because although while as if but or said says saying monday tuesday wednesday
-    thursday friday saturday sunday yesterday today которая который которые что чтобы сообщил сообщила сообщили
-    заявил заявила заявили сказал сказала""".split()
+    thursday friday saturday sunday yesterday today told tells tweeted reported reports которая который которые что
+    чтобы сообщил сообщила сообщили сообщает заявил заявила заявили сказал сказала рассказал рассказала рассказали
+    передал передаёт передает""".split()
 )
 _PLURAL = re.compile(r"[a-z]{3,}[^s\W]s")
 _AFTER_VERB = frozenset("to the a an its his her their up out off over down".split())

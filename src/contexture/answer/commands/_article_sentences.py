@@ -122,6 +122,14 @@ class ReadArticle:
         return next((sentence for sentence in self.sentences if sentence.lead), None)
 
 
+_NO_NEWSROOM = frozenset("www co com org net gov ac edu news".split())
+
+
+def newsroom_names(source: str) -> frozenset[str]:
+    """What a source domain calls its newsroom: its labels without those that many domains have."""
+    return frozenset(source.casefold().split(".")[:-1]) - _NO_NEWSROOM
+
+
 def split_story(text: str, boilerplate: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Offsets of the sentences of an article without its boilerplate; a heading on a line of its own is apart."""
     found: list[tuple[int, int]] = []

@@ -6,15 +6,16 @@ import math
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from contexture.answer.commands._article_sentences import ArticleSentence, ReadArticle, all_sentences, is_question
 from contexture.errors import SourceError
+from contexture.graph.entities import sound_skeleton
 from contexture.ledger import Trace
 from contexture.news.articles import asks_for_latest
 from contexture.text.language import detect_language
-from contexture.text.terms import extract_terms
+from contexture.text.terms import extract_terms, find_name_lemma, is_cyrillic, split_words
 
 CompareTexts = Callable[[str, str, Sequence[str], Sequence[str]], Awaitable[list[float]]]
 """Similarities from 0 to 1 of a text in a language to other texts in theirs, across languages too."""
@@ -52,6 +53,7 @@ _MAX_EMBEDDED = 40  # sentences compared by embedding, which takes milliseconds 
 _PER_ARTICLE = 6  # of those, sentences of one article
 
 _TITLE_WEIGHT, _LEAD_WEIGHT, _RECENCY_WEIGHT = 0.35, 0.1, 0.2
+_NAMES_WEIGHT, _MIN_NAMES_HEARD = 0.35, 0.5  # of names that an article in another language has
 _ROUNDUP_PENALTY = 0.3  # a roundup says in one sentence what another article reports
 _RECENCY_DAYS = 7.0
 _MEANING, _WORDS, _PASSAGE, _FIRST, _FIGURE = 0.4, 0.3, 0.3, 0.1, 0.2
@@ -63,6 +65,8 @@ _ASKS_FOR_FIGURE = re.compile(
 _DIGITS = re.compile(r"\d")
 _MIN_ARTICLE_SCORE = 0.5  # relative to the best article
 _MIN_MEANING, _MIN_MEANING_WITHOUT_NAMES = 0.5, 0.75  # similarity of a sentence that speaks of what was asked
+_MIN_MEANING_OTHER_LANGUAGE = 0.8  # the same in another language, in an article without the names of the question
+_MIN_MEANING_BY_NAMES = 0.4  # the same in another language, in an article with all of several names
 _MIN_MEANING_OF_WORDS, _MIN_WORDS = 0.3, 0.5  # the same with many words in common
 _MIN_WORDS_OF_ANY_MEANING = 0.75
 _MIN_WORDS_ALONE = 0.34  # share of words when similarity is not known
@@ -72,7 +76,8 @@ _MIN_WORDS_ALONE = 0.34  # share of words when similarity is not known
 class RankedSentence:
     """A sentence with its score; `meaning` is its similarity to the question, `words` the share of its words it has.
 
-    `meaning` is None if it is not known. `named` is whether its article has a name of the question, if there is one.
+    `meaning` is None if it is not known. `least_meaning` is the similarity at which it speaks of what was asked,
+    whatever its words. `named` is whether its article has a name of the question, if there is one.
     """
 
     sentence: ArticleSentence
@@ -80,16 +85,15 @@ class RankedSentence:
     meaning: float | None
     words: float
     named: bool = True
+    least_meaning: float = _MIN_MEANING
 
     @property
     def is_relevant(self) -> bool:
         """Whether the sentence speaks of what was asked; without any name of the question it must say the same."""
         if self.meaning is None:
             return self.words >= _MIN_WORDS_ALONE
-        if not self.named:
-            return self.meaning >= _MIN_MEANING_WITHOUT_NAMES
         words = _MIN_WORDS if self.meaning >= _MIN_MEANING_OF_WORDS else _MIN_WORDS_OF_ANY_MEANING
-        return self.meaning >= _MIN_MEANING or self.words >= words
+        return self.meaning >= self.least_meaning or (self.named and self.words >= words)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,16 +112,21 @@ class SentenceRanker:
         words = _WordShares(pool, extract_subject_terms(question), asks_for_figure=asks_for_figure)
         chosen = _shortlist(readings, pool, words)
         meaning = await self._compare(question, chosen)
-        lang = detect_language(question)
+        names, lang = _QuestionNames.from_question(question), detect_language(question)
         ranked: list[tuple[float, list[RankedSentence]]] = []
         top = max((each.score for each in readings), default=0.0) or 1.0
         for reading in readings:
             own = [each for each in chosen if each.source == reading.source]
-            named = _has_a_name(reading, question, lang)
-            found = [_rank_sentence(each, reading, words, meaning, named=named) for each in own]
+            nearest = max((meaning.get(each.key, 0.0) for each in own), default=0.0)
+            heard = names.share_heard(reading) if reading.source.lang != lang else None
+            named, least = names.judge(reading, nearest, heard)
+            found = [
+                replace(_rank_sentence(each, reading, words, meaning), named=named, least_meaning=least) for each in own
+            ]
             if found:
                 found.sort(key=lambda each: (-each.score, each.sentence.key))
-                ranked.append((self._rate_article(reading, question, meaning, top) + found[0].score, found))
+                rating = self._rate_article(reading, question, meaning, top) + _NAMES_WEIGHT * (heard or 0.0)
+                ranked.append((rating + found[0].score, found))
         ranked.sort(key=lambda each: (-each[0], each[1][0].sentence.key))
         best = ranked[0][0] if ranked else 0.0
         return [found for score, found in ranked if score >= _MIN_ARTICLE_SCORE * best]
@@ -170,17 +179,52 @@ class SentenceRanker:
 
 
 _NAME = re.compile(r"(?<=[^.!?…]\s)[A-ZА-ЯЁ][\w'\u2019-]+")
+_CAPITALISED = re.compile(r"\b[A-ZА-ЯЁ][\w'\u2019-]+")
 
 
-def _has_a_name(reading: ReadArticle, question: str, lang: str) -> bool:
-    """Whether an article has a name of the question; true if it has none, or is in another language."""
-    wanted = {term for name in _NAME.findall(question) for term in extract_terms(name)} & extract_subject_terms(
-        question
-    )
-    if not wanted or reading.source.lang != lang:
-        return True
-    title = extract_terms(reading.source.title)
-    return not wanted.isdisjoint(title) or any(not wanted.isdisjoint(each.terms) for each in reading.sentences)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _QuestionNames:
+    """The names of a question: their terms, and how they sound, which is the same in both scripts."""
+
+    terms: frozenset[int]
+    sounds: frozenset[str]
+
+    @classmethod
+    def from_question(cls, question: str) -> _QuestionNames:
+        """The capitalised words of a question; its first one if it is a name in the dictionary or in other letters."""
+        words = _NAME.findall(question)
+        first, *rest = split_words(question) or [""]
+        if find_name_lemma(first) if is_cyrillic(first) else any(map(is_cyrillic, rest)):
+            words.append(first)
+        terms = frozenset(term for name in words for term in extract_terms(name)) & extract_subject_terms(question)
+        return cls(terms=terms, sounds=frozenset(sound for name in words if (sound := sound_skeleton(name))))
+
+    def judge(self, reading: ReadArticle, nearest: float, heard: float | None) -> tuple[bool, float]:
+        """Whether an article has a name of the question, and the similarity from which its sentences are relevant.
+
+        `heard` is the share of the names that an article in another language has, None in the same language. `nearest`
+        is the highest similarity of its sentences, which decides where no name does.
+        """
+        if heard is None:
+            named = self._occur_in(reading)
+            return named, _MIN_MEANING if named else _MIN_MEANING_WITHOUT_NAMES
+        if heard == 1 and len(self.sounds) > 1:
+            return True, _MIN_MEANING_BY_NAMES
+        named = heard > _MIN_NAMES_HEARD or nearest >= _MIN_MEANING_OTHER_LANGUAGE
+        return named, _MIN_MEANING if named else _MIN_MEANING_OTHER_LANGUAGE
+
+    def _occur_in(self, reading: ReadArticle) -> bool:
+        """Whether an article has one of the names; true if there are none."""
+        texts = [frozenset(extract_terms(reading.source.title)), *(each.terms for each in reading.sentences)]
+        return not self.terms or any(not self.terms.isdisjoint(terms) for terms in texts)
+
+    def share_heard(self, reading: ReadArticle) -> float:
+        """The share of the names that sound like capitalised words of an article; 0 without names."""
+        if not self.sounds:
+            return 0.0
+        texts = (reading.source.title, *(each.text for each in reading.sentences))
+        said = {sound_skeleton(word) for text in texts for word in _CAPITALISED.findall(text)}
+        return len(self.sounds & said) / len(self.sounds)
 
 
 class _WordShares:
@@ -217,8 +261,6 @@ def _rank_sentence(
     reading: ReadArticle,
     words: _WordShares,
     meaning: Mapping[tuple[str, int], float],
-    *,
-    named: bool,
 ) -> RankedSentence:
     similarity, share = meaning.get(sentence.key), words(sentence)
     score = (
@@ -228,7 +270,7 @@ def _rank_sentence(
         + _PASSAGE * reading.passage_score(sentence)
         + _FIRST * sentence.lead
     )
-    return RankedSentence(sentence=sentence, score=score, meaning=similarity, words=share, named=named)
+    return RankedSentence(sentence=sentence, score=score, meaning=similarity, words=share)
 
 
 _MIN_NUMBERED_HEADINGS = 3

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import combinations
 
-from contexture.answer.commands._article_sentences import ArticleSentence, ReadArticle, is_question
+from contexture.answer.commands._article_sentences import ArticleSentence, ReadArticle, is_question, newsroom_names
+from contexture.answer.commands._sentence_comparison import refers_back
 from contexture.answer.commands._sentence_ranking import SentenceSimilarity, is_roundup
 from contexture.answer.commands.answer import Findings, Statement, drop_lost_evidence
 from contexture.answer.commands.job import Job
 from contexture.graph.assembly import assemble_graph
 from contexture.graph.entities import ORGANIZATION, PERSON, PLACE, Entity, name_key
 from contexture.news.articles import asks_for_latest
-from contexture.text.language import detect_language
 from contexture.text.terms import extract_terms, split_words, term_id
 from contexture.types import ExtractedMentions
 
@@ -119,8 +119,6 @@ async def link_events(job: Job) -> Findings:
     names = _EntityNames.from_extracted(await job.extract_names(job.plan.articles))
     relevant = await _find_relevant(job, readings)
     dated = [each for reading in readings for each in extract_dated_sentences(reading, relevant)]
-    if not dated and _has_foreign(readings, job.plan.question):  # across languages the search knows better than words
-        dated = [each for reading in readings for each in extract_dated_sentences(reading)]
     like = SentenceSimilarity([each.sentence for each in dated])
     found = _build_events(job, cluster_sentences(dated, like, names), names)
     links = find_links(found)
@@ -142,18 +140,13 @@ async def _find_relevant(job: Job, readings: Sequence[ReadArticle]) -> frozenset
     return frozenset(each.sentence.key for group in ranked for each in group if each.is_relevant)
 
 
-def _has_foreign(readings: Sequence[ReadArticle], question: str) -> bool:
-    lang = detect_language(question)
-    return any(reading.source.lang != lang for reading in readings)
-
-
 def extract_dated_sentences(
     reading: ReadArticle, relevant: Container[tuple[str, int]] | None = None
 ) -> list[_DatedSentence]:
     """The lead of an article and its sentences that name a date, those in `relevant` only if it is given.
 
     None for an article without a date and for a roundup, which repeats other articles. The lead is dated by the article
-    unless it names a date.
+    unless it names a date. Another sentence must name what it is about, and its date must not be a deadline.
     """
     if not reading.source.date or is_roundup(reading):
         return []
@@ -163,9 +156,19 @@ def extract_dated_sentences(
         for each in reading.sentences
         if each.whole and not is_question(each.text) and (relevant is None or each.key in relevant)
     ]
-    days = [(find_date(sentence.text, published), sentence) for sentence in chosen]
+    chosen = [each for each in chosen if each.lead or not refers_back(each.text)]
+    days = [(find_date(_DEADLINE.sub(" ", sentence.text), published), sentence) for sentence in chosen]
     found = [_DatedSentence(day=day or published, sentence=each) for day, each in days if day or each.lead]
     return sorted(found, key=lambda each: not each.sentence.lead)[:_EVENTS_PER_ARTICLE]
+
+
+# A day until or since which something holds is not the day on which it happens.
+_DEADLINE = re.compile(
+    r"\b(?:through|until|till|by|since|before|no later than|as of|не позднее|вплоть до|до|со?|по|к)\s+(?:\w+day,?\s)?"
+    r"(?:\d{1,2}\.\d{1,2}\.\d{4}|\d{4}-\d\d-\d\d|[0-3]?\d(?:st|nd|rd|th)?\s[a-zа-я]{3,}|[a-z]{3,9}\.?\s[0-3]?\d\b)"
+    r"(?:,?\s(?:19|20)\d\d)?",
+    re.IGNORECASE,
+)
 
 
 def cluster_sentences(
@@ -214,13 +217,13 @@ _CLAUSE_END = re.compile(r"[,;:.!?—–]\s|$")
 
 def _find_link(first: TimelineEvent, second: TimelineEvent, common: frozenset[str]) -> EventLink | None:
     """The link that the text of the second event names: a clause of it that speaks of the first one."""
-    sources = {part for event in (first, second) for name in event.sources for part in name.casefold().split(".")}
+    newsrooms = {name for event in (first, second) for source in event.sources for name in newsroom_names(source)}
     shared = _intersect(first.actors, second.actors)
     actors = tuple(
         name
         for name in shared
         if name not in common
-        and name.casefold() not in sources  # a report that quotes its own newsroom
+        and name_key(name).replace(" ", "") not in newsrooms  # a report that quotes its own newsroom
         and (len(name) >= _MIN_ACTOR_LETTERS or name.isupper())
     )
     for kind, clauses in (("cause", _find_causes(second.text)), ("sequence", _find_clauses(second.text, _SEQUENCE))):

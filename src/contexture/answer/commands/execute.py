@@ -104,12 +104,16 @@ class _SearchState:
     semantically_covered: set[str] = field(default_factory=set[str])
 
     async def choose(self, parts: Sequence[str]) -> None:
-        """Choose the best sentences for these parts; one that asks for any news gets the lead of each article."""
+        """Choose the best sentences for these parts; one that asks for any news gets the lead of each article.
+
+        A part keeps what was chosen for it in an earlier round when further articles offer nothing.
+        """
         for part in parts:
             if asks_for_latest(part):
                 self.chosen[part] = list_leads(self.readings)
             else:
-                self.chosen[part] = await self.ranker.select(self.readings, part, self.most)
+                found = await self.ranker.select(self.readings, part, self.most)
+                self.chosen[part] = found or self.chosen.get(part, [])
 
     def is_covered(self, part: str) -> bool:
         """Whether a part is answered, by shared words or, across languages, by semantic similarity."""

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from contexture.answer.commands._article_sentences import ArticleSentence, ReadArticle, join_sentences
+from contexture.answer.commands._article_sentences import (
+    ArticleSentence,
+    ReadArticle,
+    join_sentences,
+    newsroom_names,
+)
 from contexture.answer.commands.answer import Findings, Statement, drop_lost_evidence
 from contexture.answer.commands.job import Job
 from contexture.builders.command.result import GraphEdge, GraphNode
 from contexture.graph.assembly import assemble_graph, find_named_entities, rank_paths
-from contexture.graph.entities import Entity, EntityPath, Graph, Relation, Support
+from contexture.graph.entities import Entity, EntityPath, Graph, Relation, Support, name_key
+from contexture.graph.store import drop_hidden_names
+from contexture.news.articles import asks_for_latest
+from contexture.text.terms import split_words
 from contexture.types import ExtractedMentions
 
 MAX_ARTICLES = 24
@@ -67,13 +75,30 @@ async def query_graph(job: Job) -> Findings:
     Returns its entities and relations, and the paths between the entities asked about.
     """
     found = await _collect_extractions(job)
+    readings = await job.reader.read(job.scope, list(found), job.trace)
+    found |= {each.source.article_id: _drop_newsroom(job, found[each.source.article_id], each) for each in readings}
     focus = find_named_entities(assemble_graph(found.values(), entities=10_000, relations=0), job.plan.question)
+    if not focus and not asks_for_latest(job.plan.question):
+        readings = await _keep_relevant(job, readings)
+        found = {each.source.article_id: found[each.source.article_id] for each in readings}
     graph = assemble_graph(found.values(), focus=frozenset(focus))
     paths = rank_paths(graph, focus, hops=job.plan.hops, most=_MAX_PATHS)
-    readings = await job.reader.read(job.scope, list(found), job.trace)
     same = [each for each in readings if each.source.hash == found[each.source.article_id].hash]
     drawn = _FindingsBuilder(job, graph, {each.source.article_id: each for each in same})
     return drawn.build([key for key in focus if key in graph.entities_by_key], paths)
+
+
+def _drop_newsroom(job: Job, found: ExtractedMentions, reading: ReadArticle) -> ExtractedMentions:
+    """The mentions of an article without its own newsroom, which is no part of the news, unless it is asked about."""
+    newsroom = newsroom_names(reading.source.name) - {name_key(word) for word in split_words(job.plan.question)}
+    return drop_hidden_names(found, lambda name: name_key(name).replace(" ", "") in newsroom)
+
+
+async def _keep_relevant(job: Job, readings: Sequence[ReadArticle]) -> list[ReadArticle]:
+    """The articles that speak of the question, where it names no entity of them."""
+    ranked = await job.ranker.rank(readings, job.plan.question)
+    names = {each.sentence.source.article_id for group in ranked for each in group if each.is_relevant}
+    return [each for each in readings if each.source.article_id in names]
 
 
 async def _collect_extractions(job: Job) -> dict[str, ExtractedMentions]:
@@ -154,6 +179,9 @@ class _FindingsBuilder:
         self, focus: Sequence[str], routes: Sequence[GraphPath], edges: Sequence[GraphEdge]
     ) -> tuple[str, ...]:
         if not focus:
+            if not self.readings:
+                part = self.job.reader.redact_line(self.job.plan.question)
+                return (self.job.explain_missing("uncovered", {"part": part}),)
             return (self.job.explain_missing("unknown_entity" if edges else "no_entity"),)
         return () if routes else (self.job.explain_missing("no_path", {"hops": self.job.plan.hops}),)
 
@@ -200,19 +228,26 @@ class _FindingsBuilder:
         text = route.entities[0]
         for label, forward, name in zip(route.labels, route.forward, route.entities[1:], strict=True):
             said = label or self.job.localize("together")
-            text += f" —[{said}]→ {name}" if forward or not label else f" ←[{said}]— {name}"
+            text += f" {_draw_step(said, label, forward=forward)} {name}"
         return Statement(text=text, lang=self.job.plan.lang, evidence=route.evidence)
 
     def _edge_statements(self, edges: Sequence[GraphEdge]) -> list[Statement]:
         together = self.job.localize("together")
         return [
             Statement(
-                text=f"{edge.head} —[{edge.label or together}]→ {edge.tail}",
+                text=f"{edge.head} {_draw_step(edge.label or together, edge.label)} {edge.tail}",
                 lang=self.job.plan.lang,
                 evidence=edge.evidence,
             )
             for edge in edges[:_MAX_PATHS]
         ]
+
+
+def _draw_step(said: str, label: str, *, forward: bool = True) -> str:
+    """A relation as an arrow; without a label it has no direction."""
+    if not label:
+        return f"—[{said}]—"
+    return f"—[{said}]→" if forward else f"←[{said}]—"
 
 
 def _build_node(entity: Entity) -> GraphNode:

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from contexture.answer.commands._article_sentences import ArticleSentence, Evidence, ReadArticle, make_match
+from contexture.answer.commands._article_sentences import (
+    ArticleSentence,
+    Evidence,
+    ReadArticle,
+    make_match,
+    newsroom_names,
+)
 from contexture.answer.commands._sentence_ranking import covers_question
 from contexture.answer.commands.answer import Findings, Statement, drop_lost_evidence
 from contexture.answer.commands.job import Job, SemanticKey
@@ -285,11 +291,11 @@ async def suggest_memories(job: Job) -> Findings:
     readings = await read_articles(job)
     names = assemble_graph(await job.extract_names([each.source.article_id for each in readings])).entities
     known = await _known_subjects(job)
-    sources = frozenset(part for reading in readings for part in reading.source.name.split("."))
+    newsrooms = frozenset[str]().union(*(newsroom_names(reading.source.name) for reading in readings))
     fresh = [
         each
         for each in _sort_by_articles(names)
-        if each.name.casefold() not in known and each.key.replace(" ", "") not in sources
+        if each.name.casefold() not in known and each.key.replace(" ", "") not in newsrooms
     ]
     found = [(entity, said) for entity in fresh if (said := _find_mention(entity, readings))][:_MAX_SUGGESTIONS]
     suggestions = [
