@@ -68,6 +68,12 @@ def test_more_records_tie_more():
 LABELS = {
     "In May, Norvik Lines plans to buy Tamm Motors.": "plans to buy",
     "In May, Anna Berg wrongly blamed Maria Tamm.": "wrongly blamed",
+    "In May, Norvik Lines tried to oust President Maria Tamm.": "tried to oust",
+    "In May, Norvik Lines wrote in a recent Tamm Motors report.": "",
+    "In May, Anna Berg moved to stop the sale, Tamm Motors says.": "",
+    "In May, Anna Berg is mobilizing his Tamm Motors fans.": "",
+    "In May, Anna Berg, chief executive of Tamm Motors, left.": "chief executive of",
+    "В мае Анна Берг возглавила Тамм Моторс.": "возглавила",
     "In May, Norvik Lines supporters are attacking Tamm Motors.": "",
     "In May, Norvik Lines said the hope is Tamm Motors.": "",
     "In May, Norvik Lines deal arguing that Tamm Motors.": "",

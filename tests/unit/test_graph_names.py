@@ -46,6 +46,11 @@ def test_a_name_sounds_the_same_in_both_scripts(russian, english):
     assert sound_skeleton(russian) == sound_skeleton(english) != ""
 
 
+def test_names_with_other_vowels_sound_different():
+    """Putin is not Payton, though their consonants are the same."""
+    assert sound_skeleton("Путин") != sound_skeleton("Payton")
+
+
 @pytest.mark.parametrize("word", ["Get", "Гаити", "US"])
 def test_a_short_word_has_no_sound_of_its_own(word):
     """Two consonants are those of too many words."""

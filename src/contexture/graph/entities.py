@@ -256,14 +256,24 @@ _MIN_CONSONANTS = 3  # counting a vowel before them as one
 
 @lru_cache(maxsize=50_000)
 def sound_skeleton(word: str) -> str:
-    """The consonants of one word of a name, equal for most spellings of it in Latin and Cyrillic letters.
+    """The consonants of one word of a name and the kind of a vowel, equal for most spellings in both scripts.
 
     `sound_skeleton("Маска") == sound_skeleton("Musk")`; empty for a word that is too short to be told from others.
     """
-    found = name_key(word)
+    found = key = name_key(word)
     for pattern, letters in _CONSONANT_RULES:
         found = pattern.sub(letters, found)
-    return found if len(found) >= _MIN_CONSONANTS else ""
+    return found + _vowel_class(key) if len(found) >= _MIN_CONSONANTS else ""
+
+
+_FIRST_VOWELS = re.compile(r"[^aeiouy]+(?:y(?=[aou]))?([aeiouy]+)")
+_FRONT_VOWELS = re.compile(r"[eiy]|[ao][iy]")
+
+
+def _vowel_class(key: str) -> str:
+    """Whether the vowels behind the first consonants are front ones, as in Biden, or back ones, as in Putin."""
+    found = _FIRST_VOWELS.search(key)
+    return "" if found is None else "+" if _FRONT_VOWELS.match(found[1]) else "-"
 
 
 def _match_abbreviation(

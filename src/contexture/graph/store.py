@@ -145,9 +145,9 @@ _NEIGHBOUR_WEIGHT = 0.25
 _MAX_LABEL_WORDS = 5
 _LABEL_STOPWORDS = frozenset("and or of the a an in on at by for with to и или в на с по из от к у".split())
 _LABEL_OPENERS = frozenset(
-    """s a an another the this that these those though although while when where if but or nor because so than as
-    who which его её их этот эта это эти тот та те хотя когда где если но или потому чем который которая которые
-    что""".split()
+    """his her their its s a an another the this that these those though although while when where if but or nor because
+    so than as who which его её их этот эта это эти тот та те хотя когда где если но или потому чем который которая
+    которые что""".split()
 )
 # Words that look like verbs in the past, present or progressive; a recogniser of verbs would cost a model.
 _VERB = re.compile(
@@ -172,6 +172,13 @@ _LABEL_EXCLUDED = frozenset(
     передал передаёт передает""".split()
 )
 _PLURAL = re.compile(r"[a-z]{3,}[^s\W]s")
+_LABEL_PREPOSITIONS = frozenset(
+    "of in on at by for with to from against over into about under after before as near through out off up".split()
+)
+_TITLES = frozenset(
+    "president minister senator governor gov sen rep secretary king queen prince princess pope judge justice "
+    "gen general capt col lt former mr mrs ms dr".split()
+)
 _AFTER_VERB = frozenset("to the a an its his her their up out off over down".split())
 _GRAMMATICAL_ARTICLES = frozenset("the a an".split())
 _LABEL_BREAKS = re.compile(r"[.;:!?()\[\]«»\"“”]")
@@ -249,10 +256,24 @@ def _bond_label(between: str) -> str:
     words = between.split()
     if not words or len(words) > _MAX_LABEL_WORDS or _LABEL_BREAKS.search(between) or _BLANK_MARK in between:
         return ""
-    said = [bare for word in words if (bare := word.strip(",'\u2019—–-"))]
-    while said and said[-1].casefold() in _GRAMMATICAL_ARTICLES:
+    if "," in between.strip().removeprefix(","):
+        return ""  # what stands behind the comma is another clause
+    said = [bare for word in words if (bare := word.strip(",'\u2019\u2014\u2013-"))]
+    while said and (said[-1].casefold() in _GRAMMATICAL_ARTICLES or _is_title_of_next(said)):
         said.pop()
-    return " ".join(said) if _is_relation(said) else ""
+    return " ".join(said) if _is_relation(said) and _ends_relation(said) else ""
+
+
+def _is_title_of_next(words: Sequence[str]) -> bool:
+    """Whether the last of several words is the title of the name that follows."""
+    return len(words) > 1 and words[-1].casefold() in _TITLES
+
+
+def _ends_relation(words: Sequence[str]) -> bool:
+    """Whether an English label ends with a verb, a preposition or a role, not inside the phrase of the next name."""
+    last = words[-1].casefold()
+    verb = _VERB.fullmatch(last) or last in _RELATION_WORDS or words[-2:-1] == ["to"]
+    return bool(verb) or last in _LABEL_PREPOSITIONS or not last.isascii()
 
 
 def _is_relation(words: Sequence[str]) -> bool:
