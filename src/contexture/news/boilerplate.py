@@ -158,9 +158,12 @@ ENGLISH_RULES: tuple[BoilerplateRule, ...] = (
     _rule(C, LINE, rf"{_NAME_WORD}(?:[ ]{_NAME_WORD}){{0,4}}/(?:[\w ]{{2,30}}/)?(?:AP|AFP|EPA|Reuters|Getty(?:[ ]Images)?|Shutterstock|Bloomberg|Zuma|SIPA|TASS|Sputnik|Anadolu(?:[ ]Agency)?|NASA)\b[/\w ]{{0,40}}", cased=True),
     # As picture agencies end a caption: at a gas station in Oslo, Friday, May 3, 2026.
     _rule(C, WHOLE, rf".{{20,300}},\ (?:(?:on\ )?(?:mon|tues|wednes|thurs|fri|satur|sun)day,\ )?{_MONTH}\ \d{{1,2}},\ \d{{4}}\.?(?:\s*\(.{{0,80}}\))?", longest=420),
+    # As they write of a picture: speaks in Oslo on May 3, 2026
+    _rule(C, LINE, rf"(?!.*\b(?:said|says|told|will|would|announced|according\ to)\b).{{0,250}}?(?<!\bto\ )\b(?:poses?|gestures|speaks|attends|arrives?|walks|stands?|waits?|waves|looks?|sits?|listens?|smiles|watch(?:es)?|holds?|addresses|takes\ questions"
+                   rf"|(?:is|are)\ (?:displayed|seen|shown|pictured))\b.{{0,200}}(?<!until\ )(?<!since\ )(?<!by\ )(?<!through\ )\b{_MONTH}\ \d{{1,2}},\ \d{{4}}\b", longest=420),
     # Of galleries, whose captions stand in one line with their numbers or credits
     _rule(C, LINE, r".*?\bhide\ caption\ \d+\ of\ \d+\b", longest=50_000),
-    _rule(C, LINE, r"(?:.{5,400}?/(?:AP|AFP|EPA|Reuters|Getty\ Images)\ (?=[A-Z])){2}", cased=True, longest=50_000),
+    _rule(C, LINE, r"(?:.{5,400}?(?:/(?:AP|AFP|EPA|Reuters|Getty\ Images)|\ for\ CNN)\ (?=[A-Z])){2}", cased=True, longest=50_000),
     _rule(C, WHOLE, r".{10,300}\ courtesy\ of\ [^.]{3,60}", longest=360),
     _rule(C, SENTENCE, r"\(?(?:photo|image|picture|video|illustration)s?\ (?:by|credit|courtesy)\b[^.]{0,120}\)?\.?$"),
     _rule(C, SENTENCE, r"(?:/|\bvia\ |^|\()(?:getty(?:\ images)?|afp|ap(?:\ photo)?|reuters|shutterstock|istock|alamy|epa|zuma|tns|usa\ today\ sports|bloomberg|adobe\ stock|unsplash|anadolu(?:\ agency)?)(?:/[\w .]+)?\)?\.?$"),
@@ -171,6 +174,8 @@ ENGLISH_RULES: tuple[BoilerplateRule, ...] = (
                    r"|watch(?:\ (?:more|live|now|this))?|listen(?:\ (?:now|here|to))?|up\ next|don['’]t\ miss|recommended(?:\ for\ you)?|for\ (?:our\ )?subscribers(?:\ only)?|subscribers\ only|you\ (?:may|might)\ (?:also\ )?like"
                    r"|in\ (?:pictures|photos|case\ you\ missed\ it)|photos|gallery|explainer|fact\ check|opinion|live\ updates|top\ stories|trending|must\ (?:read|see|watch)|go\ deeper|what\ to\ know)\s*[:|»→]\s*\S(?!.*[.]$)"),
     _rule(T, LINE, r"(?:READ|WATCH|MORE|SEE|LISTEN|RELATED|OPINION|ANALYSIS|PHOTOS|VIDEO|GALLERY|SUBSCRIBERS|EXPLAINER|FACT\ CHECK|ICYMI)(?:\ (?:MORE|ALSO|NEXT|LIVE|NOW|HERE))?\s*:", cased=True),
+    _rule(T, LINE, r"(?:More|Related|Opinion|Read\ more|Fact\ check|Live\ updates|Explainer):(?=\S)", cased=True),
+    _rule(T, LINE, rf"(?:[\w-]+\ ){{0,3}}(?:reporter|correspondent)\ {_NAME_WORD}\ {_NAME_WORD}\ (?:reports|explains|looks\ (?:at|into))\b"),
     # A link to another article, whose label has no space behind its colon; and the title of a video
     _rule(T, WHOLE, r"[^:]{2,90}[^\W\d]['’”\"?!.)]?:(?=[A-Z0-9'\"“‘])(?!\d\d\b).{12,240}(?<![.!:])(?<![.!?]['’”\"])", cased=True, longest=340),
     _rule(T, WHOLE, r".{10,160}[.?!]['’”\"]?\ (?:hear|see|watch|listen\ to|find\ out)\ (?:what|how|why|who|where|when|the|his|her|their)\b[^.!?]{3,100}", longest=280),
