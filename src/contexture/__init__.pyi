@@ -34,6 +34,7 @@ from contexture.news.articles import FoundArticle as FoundArticle
 from contexture.news.articles import NewsQuestion as NewsQuestion
 from contexture.news.store import NewsStore as NewsStore
 from contexture.retrieval.candidates import SearchResult as SearchResult
+from contexture.sync import ChatSteps as ChatSteps
 from contexture.sync import SyncContexture as SyncContexture
 from contexture.sync import open_sync as open_sync
 from contexture.types import And as And

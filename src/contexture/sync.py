@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
+from contextlib import aclosing
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 from uuid import uuid4
 
-from contexture.answer.chat_types import ChatRequest, ChatStep
+from contexture.answer.chat_types import ChatRequest, ChatResult, ChatStep
 from contexture.answer.commands.answer import CommandAnswer
 from contexture.answer.research import ResearchAnswer, ResearchQuestion
 from contexture.arguments import read_object, read_research_question
@@ -155,12 +156,63 @@ class SyncBlocks(_Blocking[BlockStore]):
     history = _blocking_port(BlockStore.history)
 
 
-class SyncContexture(_Blocking[Contexture]):
-    """The same engine for code without an event loop; each call blocks until its result is there."""
+class ChatSteps(Iterator[ChatStep]):
+    """The steps of an answer, in order; the message is sent when the first one is read.
 
-    def __init__(self, engine: Contexture, loop: asyncio.AbstractEventLoop) -> None:
+    `result()` waits for the answer, whether or not its steps were read. `close()` stops the answer.
+    """
+
+    def __init__(self, steps: Generator[ChatStep]) -> None:
+        self._steps = steps
+        self._result: ChatResult | None = None
+
+    def __next__(self) -> ChatStep:
+        """Wait for the next step."""
+        step = next(self._steps)
+        if isinstance(step, ChatResult):
+            self._result = step
+        return step
+
+    def result(self) -> ChatResult:
+        """Wait for the answer; raises `InvalidRequest` if it was stopped."""
+        for _ in self:
+            pass
+        if self._result is None:
+            raise InvalidRequest("the answer was stopped before its end")
+        return self._result
+
+    def close(self) -> None:
+        """Stop the answer; the text so far is stored."""
+        self._steps.close()
+
+
+class SyncContexture(_Blocking[Contexture]):
+    """The same engine for code without an event loop; each call blocks until its result is there.
+
+    `with` closes it; without `with`, call `close()`. At the latest, it is closed when the process ends.
+    """
+
+    def __init__(
+        self, engine: Contexture, loop: asyncio.AbstractEventLoop, *, on_close: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(engine, loop)
         self._session_id = uuid4().hex
+        self._on_close = on_close
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        """Return the engine."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the engine."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the store; a second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._on_close()
 
     create = _blocking(Contexture.create)
     add = _blocking(Contexture.add)
@@ -225,10 +277,8 @@ class SyncContexture(_Blocking[Contexture]):
         """The scope of calls that name none."""
         return self.engine.scope
 
-    def chat(
-        self, request: ChatRequest | str, *, scope: Scope | None = None, now: datetime | None = None
-    ) -> Generator[ChatStep]:
-        """Yield the steps of the answer to a message; closing the generator stops the answer.
+    def chat(self, request: ChatRequest | str, *, scope: Scope | None = None, now: datetime | None = None) -> ChatSteps:
+        """Return the steps of the answer to a message; `chat(…).result()` is the answer.
 
         Texts without a session belong to one conversation, which lasts until the engine is closed.
         """
@@ -237,27 +287,40 @@ class SyncContexture(_Blocking[Contexture]):
         chat_request = (
             ChatRequest(message=request, session_id=self._session_id) if isinstance(request, str) else request
         )
-        return _iterate_steps(self.engine.chat.stream(chat_request, scope=scope or self.scope, now=now), self.loop)
+        steps = self.engine.chat.stream(chat_request, scope=scope or self.scope, now=now)
+        return ChatSteps(_iterate_steps(steps, self.loop))
 
 
-@contextmanager
-def open_sync(where: Path | str | Settings | None = None) -> Generator[SyncContexture]:
-    """Open a store like `contexture.open`, for code without an event loop."""
+def open_sync(where: Path | str | Settings | None = None) -> SyncContexture:
+    """Open a store like `contexture.open`, for code without an event loop.
+
+    The result closes the store at the end of a `with` block, or when `close()` is called.
+    """
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="contexture", daemon=True)
     thread.start()
     opened = open_store(where)
-    try:
-        engine = asyncio.run_coroutine_threadsafe(opened.__aenter__(), loop).result()
-        try:
-            yield SyncContexture(engine, loop)
-        finally:
-            asyncio.run_coroutine_threadsafe(opened.__aexit__(None, None, None), loop).result()
-    finally:
+
+    def end_loop() -> None:
         asyncio.run_coroutine_threadsafe(_cancel_tasks(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+    def close_store() -> None:
+        atexit.unregister(close_store)
+        try:
+            asyncio.run_coroutine_threadsafe(opened.__aexit__(None, None, None), loop).result()
+        finally:
+            end_loop()
+
+    try:
+        engine = asyncio.run_coroutine_threadsafe(opened.__aenter__(), loop).result()
+    except BaseException:
+        end_loop()
+        raise
+    atexit.register(close_store)
+    return SyncContexture(engine, loop, on_close=close_store)
 
 
 async def _cancel_tasks() -> None:

@@ -17,15 +17,13 @@ from contexture.answer.commands.execute import ExecuteCommand
 from contexture.answer.research import AskResearch
 from contexture.blocks.workspace import Workspace
 from contexture.capsule import pack_capsule
+from contexture.errors import InvalidRequest
 from contexture.news.store import NewsStore
 from contexture.pages.store import PageStore
 from contexture.ports import MemoryService
 from contexture.sync import SyncBlocks, SyncMemory, SyncNews, SyncPages, SyncWorkspace
 from contexture.types import PUBLIC
 from contexture.workspace import BlockStore
-
-OPENING = {"close"}
-"""`open_sync` closes the engine itself."""
 
 ANSWERING = {"chat": ProcessMessage.stream, "execute": ExecuteCommand.run, "ask_research": AskResearch.run}
 """Objects of the engine that answer; without an event loop they are calls, and their scope has a default."""
@@ -41,9 +39,9 @@ def test_both_engines_offer_the_same_calls() -> None:
     awaited = {name: call for name, call in calls(Contexture).items() if inspect.iscoroutinefunction(call)}
     blocking = {name: call for name, call in calls(SyncContexture).items() if name != "run"}
 
-    assert set(blocking) == (set(awaited) - OPENING) | set(ANSWERING)
-    for name in set(awaited) - OPENING:
-        assert inspect.signature(awaited[name]) == inspect.signature(blocking[name]), name
+    assert set(blocking) == set(awaited) | set(ANSWERING)
+    for name, call in awaited.items():
+        assert inspect.signature(call) == inspect.signature(blocking[name]), name
 
 
 @pytest.mark.parametrize(
@@ -83,6 +81,37 @@ def test_messages_without_a_session_are_one_conversation(new_folder: Callable[[]
         other = list(ctx.chat(contexture.ChatRequest(message="Hello", session_id="other")))[-1]
 
     assert first.session_id == second.session_id != other.session_id
+
+
+@pytest.mark.integration
+def test_an_answer_is_its_steps_or_its_result(new_folder: Callable[[], Path]) -> None:
+    """`result` waits for the answer, also after its steps were read; a stopped one has none."""
+    with contexture.open_sync(new_folder()) as ctx:
+        told = ctx.chat("The quay is in the north.").result()
+        steps = ctx.chat("Where is the quay?")
+        read = list(steps)
+        stopped = ctx.chat("Hello")
+        stopped.close()
+
+        assert told.session_id == steps.result().session_id
+        assert read[-1] is steps.result()
+        with pytest.raises(InvalidRequest, match="stopped"):
+            stopped.result()
+
+
+@pytest.mark.integration
+def test_a_store_is_closed_by_with_or_by_close(new_folder: Callable[[], Path]) -> None:
+    """A store can be opened again as soon as `close` has returned; a second call does nothing."""
+    folder = new_folder()
+    ctx = contexture.open_sync(folder)
+    ctx.add([Record(id="pump", text="The pump leaks.", acl=(PUBLIC,))])
+    ctx.close()
+    ctx.close()
+
+    with pytest.raises(InvalidRequest, match="closed"):
+        ctx.search("pump")
+    with contexture.open_sync(folder) as again:
+        assert ["pump"] == [each.record_id for each in again.search("pump").found]
 
 
 @pytest.mark.integration
