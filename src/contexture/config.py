@@ -318,7 +318,7 @@ class Settings(BaseSettings):
 
     @property
     def in_qdrant(self) -> bool:
-        """Whether the store is searched in Qdrant, over a truth elsewhere."""
+        """Whether the store is searched in Qdrant, over a record store elsewhere."""
         return self.store.startswith(_QDRANT_SCHEMES)
 
     @property

@@ -171,12 +171,12 @@ class CollectionIndexes:
             row = next(self._record_store.passages_since(0, name), None)
             if row is None:
                 continue
-            sight = part.unscoped_vectors()
+            vectors = part.unscoped_vectors()
             terms, _ = codec.term_arrays(row.facts)
             if len(terms):
                 part.shard.search_lexical(dict.fromkeys(terms.tolist(), 1), None, 1)
             for vector, numbers in self._known_vectors(row.vectors).items():
-                sight.search_dense(vector, numbers, 1)
+                vectors.search_dense(vector, numbers, 1)
 
     def release(self) -> None:
         """Close the shards and stop the threads."""

@@ -19,9 +19,9 @@ class WriteListener:
     It only makes reads faster: they catch up by themselves if a notification is missed.
     """
 
-    def __init__(self, pool: PostgresPool, heard: Callable[[], None]) -> None:
+    def __init__(self, pool: PostgresPool, on_write: Callable[[], None]) -> None:
         self._pool = pool
-        self._on_write = heard
+        self._on_write = on_write
         self._stopped = threading.Event()
         self._waker, self._wake = socket.socketpair()
         self._thread = threading.Thread(target=self._run, name="contexture-listener", daemon=True)
