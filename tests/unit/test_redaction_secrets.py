@@ -71,10 +71,18 @@ ASSIGNED = [
     ("пароль от роутера: {}", "hunter22!"),
     ("Пароль:\n  {}", "hunter22!"),
     ("the password for the router is {}", "hunter22!"),
+    ("mi clave es: {}", "hunter22!"),
+    ("password: {}", "P@$$w0rd!"),
+    ("Passwort: {}", "50%off*Now"),
+    ("contraseña: {}", "Luna4455$"),
 ]
 NOT_FOUND = [
     "password = os.environ['DB_PASSWORD']",
     "password: ${DB_PASSWORD}",
+    "password: app1-${DB_PASSWORD}",
+    "password: %PASSWORD1%",
+    'password = f"{user1}-{host}"',
+    "password: *********12",
     'api_key="%s" % KEY',
     'APIKEY: "insert_key_here"',
     "password = getpass.getpass()",

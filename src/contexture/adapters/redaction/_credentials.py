@@ -52,8 +52,8 @@ _NAME_REST = r"(?:_\w{0,24}+)?(?!\w)[\"'\]]{0,2}+"
 # What a password is for: `password for the router: ...`, «пароль от роутера: ...».
 _PURPOSE = r"(?:[ ](?:for|to|of|от|для|к|на|für|zum|zur|pour|du|de|del|para)(?:[ ][\w'’.\-]{1,24}+){1,3}?)?"
 _ASSIGN_SIGN = r"[ \t]{0,8}+(?::=|=>|={1,3}|:{1,2}|!==?)[ \t]{0,8}+"
-_ASSIGN_WORD = r"[ \t]{1,8}+(?:is|это|ist|lautet|est|es|[-–—])[ \t]{1,8}+"
-_BARE_VALUE = r"([^\s\"'`,;<>(){}]{6,512}+)"
+_ASSIGN_WORD = r"[ \t]{1,8}+(?:(?:is|это|ist|lautet|est|es):?|[-–—])[ \t]{1,8}+"
+_BARE_VALUE = r"([^\s\"'`,;<>(){}]{6,512}+)(?!(?<=[$%#])[({])"  # not up to a variable: app-${PASSWORD}
 _LONG_VALUE = r"([\w\-]{24,128}+)"
 _SPACE = r"[ \t]{1,8}+"
 _PASSWORD_HINTS = (
@@ -65,7 +65,7 @@ _CREDENTIAL_HINTS = (
 )  # fmt: skip
 
 _PLACEHOLDER_VALUE = re.compile(
-    r"[$%{<\[(*]|\A(?:none|null|true|false|undefined|string|bytes|optional|required|password|secret|token)\Z"
+    r"\A[$%{<\[(*]|[$%#]\{|[$%]\(|%[sd](?!\w)|\{\w*\}|\*{3}|\A(?:none|null|true|false|undefined|string|bytes|optional|required|password|secret|token)\Z"
     r"|example|sample|dummy|fake|mock|placeholder|change[_\-]?me|redacted|insert|your|_here|not[_\-]|too[_\-]?short"
     r"|x{5}|\.{3}",
     re.IGNORECASE,
@@ -115,7 +115,7 @@ ASSIGNMENT_RULES = (
         label="SECRET",
         pattern=re.compile(
             rf"{_NAME_START}{_PASSWORDS}{_NAME_REST}{_PURPOSE}[ \t]{{0,8}}+"
-            rf"(?:[:=](?:[ \t]{{0,8}}+(?:\r?\n[ \t]{{0,8}}+)?)|(?:is|это|ist|lautet|est|es)[ \t]{{1,8}}+)"
+            rf"(?:[:=](?:[ \t]{{0,8}}+(?:\r?\n[ \t]{{0,8}}+)?)|(?:is|это|ist|lautet|est|es):?[ \t]{{1,8}}+)"
             rf"[\"'`]?{_BARE_VALUE}",
             re.IGNORECASE,
         ),
