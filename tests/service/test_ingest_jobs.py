@@ -75,10 +75,11 @@ async def test_a_bad_request_is_refused_before_it_is_a_job(tmp_path):
                 {"rows": []},
                 {"collection": "0"},
                 {"collection": "1st", "records": RECORDS},
+                {"files": [{"filename": "a.md", "content": "\u0084"}]},
             )
         ]
 
-    assert [422, 422, 422, 422] == [each.status_code for each in answers]
+    assert [422, 422, 422, 422, 422] == [each.status_code for each in answers]
 
 
 class Loads:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -143,6 +143,7 @@ async def start_ingest_job(
         raise StoreUnwritable(f"{problem}: no job was started; free some space first")
     if body.records or not body.files:
         await _create_collection(body, engine, caller)
+    await asyncio.to_thread(_check_uploads, body.files)
     now, collection = moment or engine.clock.now(), body.collection or engine.settings.collection
     job = jobs.submit(
         caller,
@@ -240,6 +241,12 @@ async def _write_records(
     if body.optimize:
         await engine.index.optimize()
     return writer.report
+
+
+def _check_uploads(files: Sequence[FileBody]) -> None:
+    """Raise `InvalidRequest` for a file that is not base64, before a job is accepted; holds one decoded at a time."""
+    for at, each in enumerate(files):
+        _decode_upload(at, each)
 
 
 def _decode_upload(at: int, body: FileBody) -> Upload:
