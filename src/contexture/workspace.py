@@ -554,8 +554,12 @@ def is_done(block: Block) -> bool:
     return any(
         _letters_only(name) in _DONE_WORDS if value is True else isinstance(value, str) and means_done(value)
         for name, value in block.properties.items()
-        if value is True or name.casefold() in ("status", "done", "статус")
+        if value is True or name.casefold() in (*STATUS_NAMES, "done")
     )
+
+
+STATUS_NAMES = ("status", "статус")
+"""Names of the property that has the status of a task, in lower case."""
 
 
 def means_done(status: str) -> bool:

@@ -106,6 +106,29 @@ async def test_a_patch_changes_what_it_names(written):
     assert 404 == (await written.patch("/v1/blocks/mine", json={"text": "x"}, headers=BORIS)).status_code
 
 
+async def test_a_new_status_says_whether_a_task_is_done(written):
+    """A stored `done` follows the status, unless the patch names it as well."""
+    answer = await written.patch("/v1/blocks/r0", json={"properties": {"status": "Done"}})
+    assert answer.json()["block"]["properties"]["done"] is True
+    answer = await written.patch("/v1/blocks/r0", json={"properties": {"status": "Doing", "done": True}})
+    assert answer.json()["block"]["properties"]["done"] is True
+    answer = await written.patch("/v1/blocks/r3", json={"properties": {"status": "Done"}})
+    assert "done" not in answer.json()["block"]["properties"]
+
+
+async def test_a_patch_that_locks_its_writer_out_is_answered_once(written):
+    """It is written and says so; after that the block does not exist for the writer."""
+    answer = await written.patch("/v1/blocks/c0", json={"readers": ["user:boris"]})
+
+    assert (200, ["user:boris"], 2) == (
+        answer.status_code,
+        answer.json()["block"]["readers"],
+        answer.json()["block"]["version"],
+    )
+    assert 404 == (await written.get("/v1/blocks/c0")).status_code
+    assert 2 == (await written.get("/v1/blocks/c0", headers=BORIS)).json()["block"]["version"]
+
+
 async def test_a_lost_race_is_answered_with_the_current_version(written):
     """412 for `If-Match`, 409 for a version in the body; nothing is written, and the version can be used at once."""
     shown = await written.get("/v1/blocks/c0")

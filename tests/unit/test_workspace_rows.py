@@ -116,3 +116,43 @@ async def test_an_empty_workspace_has_no_rows(new_folder: Callable[[], Path]) ->
     """A query that selects finds nothing where nothing was written."""
     async with small_engine(Settings(home=new_folder())) as empty:
         assert await shown(empty, "all meetings on December 13") == []
+
+
+async def test_a_row_that_the_question_names_comes_first(engine: Contexture) -> None:
+    """A row named by its title is shown although a person of the question has more rows than fit."""
+    rows = [
+        Block(
+            id=f"client-{at}",
+            type=BlockType.DB_ROW,
+            text=f"Client {at} of the north",
+            parent="crm",
+            order=at,
+            properties={"assigned_to": "lena.schmidt@atlas.example", "notes": "had a call and saw the demo " * 5},
+        )
+        for at in range(60)
+    ]
+    named = Block(
+        id="reese", type=BlockType.DB_ROW, text="Reese Jones", parent="crm", properties={"assigned_to": "boris"}
+    )
+    crm = Block(id="crm", type=BlockType.DB, text="CRM", properties={"schema": {"assigned_to": "text"}})
+    await engine.workspace.put(engine.scope, [crm, *rows, named], now=NOW)
+    request = {"query": "Reassign Reese Jones to Lena in the CRM", "tokenBudget": {"total": 1_000}}
+    built = await engine.build_workspace(request, now=NOW)
+
+    assert "reese" in [item.block_id for section in built.sections for item in section.items]
+
+
+async def test_two_equal_tasks_are_two(engine: Contexture) -> None:
+    """Tasks with the same text on different pages are not duplicates of each other."""
+    blocks = [
+        Block(id=f"{kind}{at}", type=kind, text=text, parent=parent, properties=told)
+        for at in range(2)
+        for kind, text, parent, told in (
+            (BlockType.PAGE, f"Project {at}", None, {}),
+            (BlockType.TODO, "Send the report to the harbour master", f"page{at}", {"due": "2023-11-01"}),
+        )
+    ]
+    await engine.workspace.put(engine.scope, blocks, now=NOW)
+    built = await engine.build_workspace({"query": "Which tasks are overdue?"}, now=NOW)
+
+    assert "Overdue tasks: 2, all shown below." in built.serialized

@@ -101,7 +101,8 @@ class Workspace:
         """Read a block, change it and write it back; returns what is stored then.
 
         Raises `Conflict` if `version` is given and is not the stored one. Without a version, a block that is written
-        in between is read and changed again, so that no write is lost.
+        in between is read and changed again, so that no write is lost. A block that the scope may not read any more
+        is returned as it was written.
         """
         for attempt in range(_MAX_ATTEMPTS):
             before = await self._get(scope, block_id)
@@ -109,11 +110,13 @@ class Workspace:
             after = replace(change(before), version=expected, modified=None)
             try:
                 await self.put(scope, [after], now=now)
-                break
             except Conflict:
                 if version or attempt == _MAX_ATTEMPTS - 1:
                     raise
-        return await self._get(scope, block_id)
+                continue
+            stored = await self._store.get(scope, [block_id])
+            return stored[0] if stored else replace(after, version=expected + 1, modified=now)
+        raise AssertionError("the last attempt returns or raises")
 
     async def restore_version(
         self, scope: Scope, block_id: str, version: int, *, now: datetime, expected: int = 0

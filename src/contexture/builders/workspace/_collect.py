@@ -7,6 +7,7 @@ activity.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 
@@ -20,7 +21,7 @@ from contexture.pipeline.truncation import score_sentences
 from contexture.retrieval.search import SEMANTIC, FoundPassage, HybridSearch
 from contexture.text.terms import extract_terms
 from contexture.types import BM25, And, AnyOf, Candidate, Equals, Filter, Not, Range
-from contexture.workspace import ActivityKind, Block, BlockType, LinkKind
+from contexture.workspace import ActivityKind, Block, BlockType, LinkKind, plain_name
 
 FOCUS_RELEVANCE = 1.0
 ANCESTOR_RELEVANCE, ANCESTOR_STEP = 0.9, 0.1
@@ -159,6 +160,9 @@ def _add_ranked(state: BuildState, blocks: Sequence[Block], first: float, step: 
 
 
 DUE_RELEVANCE = 1.0
+NAMED_RELEVANCE = 1.0
+"""Of a row that the question names by its title of two or more words."""
+
 _TASKS_PER_RESULT = 20  # open tasks read per result, because those due before the requested dates come first
 
 
@@ -175,6 +179,10 @@ class SemanticCollector:
         for row, relevance in await select_rows(state, self._search, make_filter(state)):
             blocks[row.id] = (row, max(relevance, found.get(row.id, 0.0)))
         due = {block.id: (block, DUE_RELEVANCE) for block in await _read_due_tasks(state)}
+        if state.config.recipe is not WorkspaceRecipe.SEED:
+            blocks |= {
+                id_: (row, NAMED_RELEVANCE) for id_, (row, _) in blocks.items() if _is_named(row, state.question)
+            }
         return [
             state.add_candidate(SectionType.SEMANTIC, block, score)
             for block, score in {**due, **blocks, **due}.values()
@@ -201,6 +209,15 @@ class SemanticCollector:
             if _is_match(each, config.min_threshold):
                 best.setdefault(each.hit.record.id, each.score)
         return dict(list(best.items())[: config.top_k])
+
+
+def _is_named(block: Block, question: str) -> bool:
+    title = plain_name(block.text)
+    return block.type is BlockType.DB_ROW and " " in title and f" {title} " in f" {_words_only(question)} "
+
+
+def _words_only(text: str) -> str:
+    return plain_name(re.sub(r"[^\w'-]+", " ", text))
 
 
 def search_question(state: BuildState) -> str:

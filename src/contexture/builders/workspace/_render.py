@@ -187,11 +187,12 @@ def make_item(candidate: Candidate, form: Variant) -> ContextItem:
 
 
 def is_deduplicated(candidate: Candidate) -> bool:
-    """Whether near duplicates of this candidate are dropped: not for database rows, nor in the focus section.
+    """Whether near duplicates of this candidate are dropped: not for rows and planned tasks, nor in the focus section.
 
-    Database rows are records, and two similar rows are still two. Blocks of the focus are shown as they are.
+    Two similar rows or tasks are still two records. Blocks of the focus are shown as they are.
     """
-    return candidate.kind != BlockType.DB_ROW and candidate.section != SectionType.FOCUS
+    is_record = candidate.kind == BlockType.DB_ROW or candidate.id.startswith("planner:")
+    return not is_record and candidate.section != SectionType.FOCUS
 
 
 def add_token_counts(candidates: Sequence[Candidate], counter: TokenCounter, fence: PromptFence) -> list[Candidate]:

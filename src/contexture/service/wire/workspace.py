@@ -20,7 +20,7 @@ from contexture.blocks.table_query import (
 from contexture.results import FreeJson, Timestamp
 from contexture.service._openapi import AnySpelling, JsonField, PrincipalField, TimeField
 from contexture.service.wire.ingest import BlockIdField, BlockJson
-from contexture.workspace import Block, BlockType, LinkKind
+from contexture.workspace import STATUS_NAMES, Block, BlockType, LinkKind, means_done
 
 MAX_PAGE = 1_000
 
@@ -56,7 +56,7 @@ class PatchBlockBody(BaseModel):
     version: VersionField = 0
 
     def change(self, block: Block) -> Block:
-        """The block with the fields that were given."""
+        """The block with the fields that were given; a new status also sets a stored `done`."""
         given: dict[str, Any] = {
             name: getattr(self, name) for name in self.model_fields_set if name not in ("version", "properties")
         }
@@ -64,6 +64,9 @@ class PatchBlockBody(BaseModel):
             if given.get(name) is not None:
                 given[name] = tuple(given[name])
         merged = {**block.properties, **self.properties}
+        status = next((value for name, value in self.properties.items() if name.casefold() in STATUS_NAMES), None)
+        if isinstance(status, str) and "done" not in self.properties and isinstance(merged.get("done"), bool):
+            merged["done"] = means_done(status)
         properties = {name: value for name, value in merged.items() if value is not None or name not in self.properties}
         return replace(block, **given, properties=properties)
 
