@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,6 +59,29 @@ def test_vectors_are_for_their_owner_alone(tmp_path: Path) -> None:
 
     assert {0o600} == {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     cached.close()
+
+
+async def test_another_process_that_closes_the_file_takes_nothing_from_it(tmp_path: Path) -> None:
+    """Two embedders of a process share the file; a process that ends meanwhile leaves their log alone."""
+    path = tmp_path / "vectors.db"
+    both = [CachedEmbedder(Letters(name), path) for name in ("one", "two")]
+    for cached in both:
+        await cached.embed(["a", "b"])
+    assert 4 == _count_elsewhere(path)
+    for cached in both:
+        await cached.embed(["c", "d"])
+
+    assert 8 == _count_elsewhere(path)
+    for cached in both:
+        cached.close()
+
+
+def _count_elsewhere(path: Path) -> int:
+    """The vectors in a file, as another process sees it, which then closes it."""
+    script = (
+        "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM vectors').fetchone())"
+    )
+    return int(subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, check=True).stdout)
 
 
 async def test_a_text_is_embedded_once(tmp_path: Path) -> None:

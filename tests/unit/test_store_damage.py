@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from datetime import UTC, datetime
 
@@ -209,6 +211,17 @@ def test_what_a_crash_leaves_is_no_damage(log, left):
     assert find_damage(log) == ""
     with closing(sqlite3.connect(log)) as db:
         assert db.execute("SELECT count(*) FROM t").fetchone() == (10,)
+
+
+def test_a_check_leaves_the_locks_of_its_process_alone(log):
+    """While a write is under way here, another process cannot write, however often the database is checked."""
+    script = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
+    with closing(sqlite3.connect(log, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        assert ["", ""] == [find_lost_writes(log) for _ in range(2)]
+        other = subprocess.run([sys.executable, "-c", script, str(log)], capture_output=True, text=True, check=False)
+
+    assert "database is locked" in other.stderr
 
 
 def test_frames_of_an_earlier_use_of_the_log_are_no_damage(tmp_path):

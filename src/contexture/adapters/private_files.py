@@ -9,13 +9,18 @@ from pathlib import Path
 
 
 def create_private_file(path: Path) -> None:
-    """Create an empty file of mode 0600, or give an existing one that mode; SQLite gives its log files the same."""
-    file = os.open(path, os.O_RDONLY | os.O_CREAT, 0o600)
+    """Create an empty file of mode 0600, or give an existing one that mode; SQLite gives its log files the same.
+
+    An existing file is not opened: closing any descriptor of a database drops the locks that SQLite has on it in this
+    process, and another process would then remove the write-ahead log that is in use here.
+    """
     try:
-        with suppress(PermissionError):  # of another owner, whose choice it is
-            os.fchmod(file, 0o600)
-    finally:
-        os.close(file)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if path.is_dir():
+            raise
+    with suppress(PermissionError):  # of another owner, whose choice it is
+        path.chmod(0o600)
 
 
 def create_private_database(path: Path) -> None:

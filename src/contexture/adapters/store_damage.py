@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 import msgspec
@@ -207,7 +209,7 @@ def find_lost_writes(path: Path) -> str:
         return "it is empty, and even a new database is not"
     wal, shm = path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
     try:
-        committed = _committed_frames(shm.read_bytes()) if shm.is_file() else None  # read first: it never runs ahead
+        committed = _committed_frames(_read_locked_file(shm)) if shm.is_file() else None  # first: it never runs ahead
         data = wal.read_bytes() if wal.is_file() else b""
     except OSError as failure:
         return f"its write-ahead log cannot be read: {failure.strerror}"
@@ -217,6 +219,26 @@ def find_lost_writes(path: Path) -> str:
     known = committed[1] if committed is not None and committed[0] == data[16:24] else 0
     missing = max(known, log.synced) - log.valid
     return f"{missing} frames of committed writes in its write-ahead log cannot be read" if missing > 0 else ""
+
+
+_kept_open: dict[Path, int] = {}
+_kept_open_guard = Lock()
+
+
+def _read_locked_file(path: Path) -> bytes:
+    """The bytes of a file on which SQLite may have locks in this process.
+
+    Its descriptor stays open until the file is replaced, because closing it would drop these locks.
+    """
+    with _kept_open_guard:
+        for other in [each for each in _kept_open if not each.exists()]:
+            os.close(_kept_open.pop(other))
+        file, now = _kept_open.get(path), path.stat()
+        if file is None or not os.path.samestat(os.fstat(file), now):
+            if file is not None:
+                os.close(file)
+            file = _kept_open[path] = os.open(path, os.O_RDONLY)
+        return os.pread(file, now.st_size, 0)
 
 
 class _WalFrames(NamedTuple):

@@ -6,7 +6,6 @@ A file that cannot be read or written is closed and reported in `degraded`; embe
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from threading import Lock
 
 import numpy as np
 
+from contexture.adapters.private_files import create_private_file
 from contexture.ports import Embedder
 from contexture.types import Matrix, Vector, content_hash
 
@@ -230,7 +230,7 @@ class VectorFile:
         if self._closed or self._connection is not None:
             return self._connection
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(self._path, os.O_RDONLY | os.O_CREAT, 0o600))  # SQLite gives its WAL files the same mode
+        create_private_file(self._path)
         self._connection = sqlite3.connect(self._path, check_same_thread=False)
         self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
         self._connection.execute("PRAGMA journal_mode = WAL")
