@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from contexture.answer.commands.answer import UNSUPPORTED, UNSUPPORTED_FIGURES, AnswerMode
+from contexture.answer.commands.answer import MARK_TEXTS, UNSUPPORTED, UNSUPPORTED_FIGURES, AnswerMode
 from contexture.answer.commands.job import localize
 from contexture.errors import CommandUnavailable, SourceUnavailable
 from contexture.pipeline.fence import DATA_NOTICE, is_fenced
@@ -125,6 +125,7 @@ async def test_a_sentence_that_its_source_does_not_support_is_marked(engine, sai
     answer = await run(engine)
 
     assert [marks] == [each.marks for each in answer.statements]
+    assert all(MARK_TEXTS["en"][mark] in answer.to_dict()["answer"] for mark in marks)
     assert 2 == len(model.asked)
     assert ("support" in {each.source for each in answer.degradations}) == (verdict == "I cannot say.")
 

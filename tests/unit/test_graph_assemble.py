@@ -74,6 +74,8 @@ LABELS = {
     "In May, Anna Berg is mobilizing his Tamm Motors fans.": "",
     "In May, Anna Berg, chief executive of Tamm Motors, left.": "chief executive of",
     "В мае Анна Берг возглавила Тамм Моторс.": "возглавила",
+    "In May, Norvik Lines including Tamm Motors grew.": "",
+    "In May, Anna Berg carried and with Maria Tamm sang.": "",
     "In May, Norvik Lines supporters are attacking Tamm Motors.": "",
     "In May, Norvik Lines said the hope is Tamm Motors.": "",
     "In May, Norvik Lines deal arguing that Tamm Motors.": "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contexture.adapters.graph.ner_models import NerModels
+from contexture.adapters.graph.ner_models import NerModels, complete_name
 from contexture.adapters.graph.phrases import CapitalisedPhrases
 from contexture.graph.entities import merge_names, name_key, sound_skeleton
 
@@ -148,6 +148,21 @@ def test_mentions_stand_where_they_say():
 def test_models_give_dictionary_forms(text, lang, names):
     """Russian names come in the nominative, and each has a kind."""
     assert names == {(each.name, each.kind) for each in NerModels().find(text, lang)}
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "name"),
+    [
+        ("They met at Berg's Mar-del-Norte club.", "Berg's Mar", "Mar-del-Norte"),
+        ("Norvik (NRV) rose.", "Norvik (NRV", "Norvik"),
+        ("Maria Tamm spoke.", "Maria Tamm", "Maria Tamm"),
+    ],
+)
+def test_a_piece_of_a_name_is_completed(text, found, name):
+    """Models cut names at hyphens and brackets, and take the owner of a place for a part of it."""
+    start, whole = complete_name(text, text.index(found), found)
+
+    assert (name, text.index(name)) == (whole, start)
 
 
 def test_a_word_without_end_is_passed_over():

@@ -93,6 +93,18 @@ LONG_PAIRS = [
         1,
         "unrelated",
     ),
+    (
+        "The average fare of a ferry in Norland hit 4.96 euros according to the most recent list of the operator.",
+        "According to the operator, the port with the highest ferry fare was Arlen with an average of 6.43 euros.",
+        1,
+        "unrelated",
+    ),
+    (
+        "A Norland court sentenced captain Mara Lindqvist to nine years after she was found guilty of smuggling.",
+        "Captain Mara Lindqvist was sentenced to nine years by a judge in Norland, being convicted of a crime.",
+        0,
+        "agreement",
+    ),
     ("The ferry fare rose to a record on Friday.", "The ferry fare rose to a record on Monday.", 21, "unrelated"),
     (
         "Norland has 5,000 probable or confirmed measles cases.",

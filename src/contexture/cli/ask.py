@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from contexture.engine import Contexture
 
 
-_MARK_TEXTS = {"figures_not_in_evidence": "contains a figure that is not in its evidence"}
-
-
 def register(app: typer.Typer) -> None:
     """Add the command to the app."""
     cli.register_command(app, "ask", with_identity=True)(ask)
@@ -110,7 +107,7 @@ def render_command_answer(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     for section in found["sections"]:
         yield Text(replace_control_chars(f"\n{section['heading']}"), style="bold")
         for statement in section["statements"]:
-            yield _render_statement(statement)
+            yield _render_statement(statement, found["lang"])
     for said in found["notes"]:
         yield Text(replace_control_chars(f"\n{said}"), style="cyan")
     if found["evidence"]:
@@ -132,13 +129,16 @@ def _execute(settings: Settings, asked: dict[str, Any], clock: datetime | None) 
     return answer.to_dict()
 
 
-def _render_statement(statement: Mapping[str, Any]) -> RenderableType:
+def _render_statement(statement: Mapping[str, Any], lang: str) -> RenderableType:
     from rich.text import Text
 
+    from contexture.answer.commands.answer import MARK_TEXTS
+
+    texts = MARK_TEXTS.get(lang, MARK_TEXTS["en"])
     text = Text(f"  • {replace_control_chars(statement['text'])}")
     text.append("".join(f" [{number}]" for number in statement["evidence"]), style="green")
     for mark in statement["marks"]:
-        text.append(f" ({_MARK_TEXTS.get(mark, mark)})", style="yellow")
+        text.append(f" ({texts.get(mark, mark)})", style="yellow")
     return text
 
 

@@ -145,7 +145,8 @@ _NEIGHBOUR_WEIGHT = 0.25
 _MAX_LABEL_WORDS = 5
 _LABEL_STOPWORDS = frozenset("and or of the a an in on at by for with to и или в на с по из от к у".split())
 _LABEL_OPENERS = frozenset(
-    """his her their its s a an another the this that these those though although while when where if but or nor because
+    """including includes include like such his her their its s a an another the this that these those though although
+    while when where if but or nor because
     so than as who which его её их этот эта это эти тот та те хотя когда где если но или потому чем который которая
     которые что""".split()
 )
@@ -284,7 +285,7 @@ def _is_relation(words: Sequence[str]) -> bool:
     if not lowered or lowered[0] in _LABEL_OPENERS | _LABEL_STOPWORDS or not _LABEL_EXCLUDED.isdisjoint(lowered):
         return False
     first, following = lowered[0], lowered[1] if len(lowered) > 1 else ""
-    if lowered in (["is"], ["are"], ["was"], ["were"]) or lowered[-1] == "and":
+    if lowered in (["is"], ["are"], ["was"], ["were"]) or "and" in lowered:
         return False
     if _PLURAL.fullmatch(first) and following and following not in _AFTER_VERB:
         return False  # "supporters are attacking" has another subject than the name

@@ -80,7 +80,7 @@ _COUNTRY = (
     "|Poland|Qatar|Romania|Russia|Saudi[ ]Arabia|Scotland|Serbia|South[ ]Africa|South[ ]Korea|Spain|Sri[ ]Lanka|Sudan|Sweden|Switzerland|Syria|Taiwan|Thailand|Turkey"
     "|Ukraine|Venezuela|Vietnam|Yemen"
 )
-_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _RU_CITY = r"[А-ЯЁ][А-Яа-яЁё.-]*(?:[ ][А-ЯЁ][А-Яа-яЁё.-]*){0,3}"
 _RU_UPPER_CITY = r"[А-ЯЁ][А-ЯЁ-]+(?:[ ][А-ЯЁ-]+){0,3}"
 _RU_MONTH = r"(?:янв|фев|мар|апр|ма[йя]|июн|июл|авг|сен|окт|ноя|дек)[а-яё]*\.?"
@@ -161,6 +161,11 @@ ENGLISH_RULES: tuple[BoilerplateRule, ...] = (
     # As they write of a picture: speaks in Oslo on May 3, 2026
     _rule(C, LINE, rf"(?!.*\b(?:said|says|told|will|would|announced|according\ to)\b).{{0,250}}?(?<!\bto\ )\b(?:poses?|gestures|speaks|attends|arrives?|walks|stands?|waits?|waves|looks?|sits?|listens?|smiles|watch(?:es)?|holds?|addresses|takes\ questions"
                    rf"|(?:is|are)\ (?:displayed|seen|shown|pictured))\b.{{0,200}}(?<!until\ )(?<!since\ )(?<!by\ )(?<!through\ )\b{_MONTH}\ \d{{1,2}},\ \d{{4}}\b", longest=420),
+    # The same without a year, of persons without a name: A man carries supplies in Oslo on May 3.
+    _rule(C, WHOLE, rf"(?!.*\b(?:said|says|told|will|would|was|were|had|has|have|announced|according\ to|after|because|since|until)\b)"
+                    rf"(?:An?|People|Children|Residents|Crowds|Mourners|Soldiers|Firefighters|Rescuers|Workers|Volunteers|Supporters|Protesters|Demonstrators|Passengers|Migrants|Police\ officers)\ "
+                    rf"(?:[\w'’-]+\ ){{0,5}}?(?:[a-z]+s|run|walk|stand|sit|wait|watch|hold|carry|celebrate|gather|look|march|protest|near|take|light|pray|search|work|wave|fight)\ [^.!?]{{10,200}}"
+                    rf",?\ (?:on\ )?(?:(?i:mon|tues|wednes|thurs|fri|satur|sun)day|{_MONTH}\ \d{{1,2}})\.", longest=280, cased=True),
     # Of galleries, whose captions stand in one line with their numbers or credits
     _rule(C, LINE, r".*?\bhide\ caption\ \d+\ of\ \d+\b", longest=50_000),
     _rule(C, LINE, r"(?:.{5,400}?(?:/(?:AP|AFP|EPA|Reuters|Getty\ Images)|\ for\ CNN)\ (?=[A-Z])){2}", cased=True, longest=50_000),

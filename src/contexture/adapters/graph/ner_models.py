@@ -37,6 +37,8 @@ _KINDS = {
 _CYRILLIC = re.compile("[А-Яа-яЁё]{2}")
 _LATIN = re.compile("[A-Za-z]{2}")
 _ARTICLE_OR_POSSESSIVE = re.compile(r"^(?:the|a|an)\s+|['\u2019]s$", re.IGNORECASE)
+_OWNER = re.compile(r"[^\W\d_][\w.-]*['\u2019]s\s+(?=\w+$)")  # of one more word, as in Trump's Mar(-a-Lago)
+_HYPHENATED_REST = re.compile(r"(?:-\w+)+")
 # A single word after these is a place, whatever label the model gives to an unknown name.
 _PLACE_CONTEXT = re.compile(r"\b(?:in|near|outside|across|port of|city of|town of)\s$", re.IGNORECASE)
 _CONTEXT_CHARACTERS = 16
@@ -73,6 +75,7 @@ class NerModels:
             if item.label_ in _KINDS and "\n" not in item.text:
                 name = _ARTICLE_OR_POSSESSIVE.sub("", item.text)
                 start = int(item.end_char - len(item.text) + item.text.index(name))
+                start, name = complete_name(text, start, name)
                 placed = " " not in name and _PLACE_CONTEXT.search(text, max(0, start - _CONTEXT_CHARACTERS), start)
                 yield Mention(start, start + len(name), "place" if placed else _KINDS[item.label_], name)
 
@@ -115,6 +118,15 @@ class NerModels:
             # pymorphy2 finds its dictionaries through pkg_resources, which warns that it is deprecated.
             warnings.simplefilter("ignore", UserWarning)
             return self._natasha.MorphVocab()
+
+
+def complete_name(text: str, start: int, name: str) -> tuple[int, str]:
+    """Where a name that a model found begins, and all of it: without its owner or a bracket, with hyphenated parts."""
+    name = name.partition(" (")[0]
+    if owner := _OWNER.match(name):
+        start, name = start + owner.end(), name[owner.end() :]
+    rest = _HYPHENATED_REST.match(text, start + len(name))
+    return start, name + (rest[0] if rest else "")
 
 
 def _nominative(item: Any) -> str:

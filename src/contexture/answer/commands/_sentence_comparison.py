@@ -62,6 +62,7 @@ _MIN_SHARED_FOR_FIGURES = 0.6
 # The same shares of the longer sentence's words: a short sentence is easily contained in a long one about other things.
 _MIN_SHARED_OF_LONGER, _MIN_SHARED_OF_LONGER_FOR_FIGURES, _MIN_SHARED_OF_LONGER_FOR_CONFLICT = 0.3, 0.4, 0.5
 _MIN_COMMON_WORDS = 3
+_MIN_SHARED_WITH_FIGURE, _MIN_COMMON_NAMES = 0.4, 2  # of sentences with one figure and one verb
 _MIN_MEANING = 0.6  # similarity across languages at which two sentences speak of the same
 _SAME_TEXT_MEANING = 0.8
 _MIN_SHARED_OTHER_VERB = 0.75  # share of the predicate at which two sentences with other verbs say the same
@@ -160,6 +161,8 @@ def _count_same_event(left: _Analysis, right: _Analysis) -> bool:
 
 
 def _judge_words(left: _Analysis, right: _Analysis) -> SentenceVerdict:
+    if _tell_same_figure(left, right):
+        return AGREEMENT
     shared, predicate = _measure_overlap(left, right)
     if shared < _MIN_SHARED or predicate < _MIN_SHARED_PREDICATE:
         return UNRELATED
@@ -175,6 +178,16 @@ def _judge_words(left: _Analysis, right: _Analysis) -> SentenceVerdict:
     if {left.tense, right.tense} == {Tense.PAST, Tense.FUTURE} or _differ_in_verb(left, right, predicate):
         return UNRELATED
     return AGREEMENT
+
+
+def _tell_same_figure(left: _Analysis, right: _Analysis) -> bool:
+    """Whether both have one figure, a verb and two names in common, so that fewer common words are enough."""
+    if not _has_common_figure(left.figures, right.figures) or left.negated != right.negated:
+        return False
+    if {left.tense, right.tense} == {Tense.PAST, Tense.FUTURE}:
+        return False
+    enough = _count_common(left.verbs, right.verbs) >= 1 and _count_common(left.names, right.names) >= _MIN_COMMON_NAMES
+    return enough and _share(left.terms, right.terms) >= _MIN_SHARED_WITH_FIGURE
 
 
 def _differ_in_verb(left: _Analysis, right: _Analysis, predicate: float) -> bool:
@@ -424,11 +437,12 @@ _FURTHER = re.compile(
 _SAID = r"(?:said|says?|told \w+|reported|announced|estimates?|estimated|announced that|confirmed that|сообщил[аи]?|сообщает|заявил[аи]?|объявил[аи]?|утверждает|утверждают|считает|считают|сказал[аи]?|рассказал[аи]?|оценил[аи]?)"
 # Who says something is not part of what is said.
 _ATTRIBUTION_BEFORE = re.compile(
-    rf"^(?:[^\s,.]+\s){{1,5}}{_SAID}(?:\son\s\w+day)?,?\s(?:that\s|что\s)?(?=\S+\s)", re.IGNORECASE
+    rf"^(?:according to|по словам|по данным|согласно)\s[^,]{{1,60}},\s|^(?:[^\s,.]+\s){{1,5}}{_SAID}(?:\son\s\w+day)?,?\s(?:that\s|что\s)?(?=\S+\s)",
+    re.IGNORECASE,
 )
 _ATTRIBUTION_AFTER = re.compile(
     rf",\s(?:[^\s,.]+\s){{0,10}}{_SAID}(?:\s[^,.]{{0,40}})?\.$|,\s(?:said|says|сообщил[аи]?|сказал[аи]?)\s[^.]{{1,160}}\.$"
-    r"|,\s(?:according to|по словам|по данным|следует из|согласно)\s[^,.]{1,60}\.$",
+    r"|,?\s(?:according to|по словам|по данным|следует из|согласно)\s[^,.]{1,80}\.$",
     re.IGNORECASE,
 )
 _COUNTED = frozenset("people vote car ship home flight case".split())

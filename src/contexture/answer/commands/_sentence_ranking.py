@@ -191,13 +191,16 @@ class _QuestionNames:
 
     @classmethod
     def from_question(cls, question: str) -> _QuestionNames:
-        """The capitalised words of a question; its first one if it is a name in the dictionary or in other letters."""
+        """The capitalised words of a question; its first one if a dictionary, a hyphen or other letters say so."""
         words = _NAME.findall(question)
-        first, *rest = split_words(question) or [""]
-        if find_name_lemma(first) if is_cyrillic(first) else any(map(is_cyrillic, rest)):
-            words.append(first)
+        first = _CAPITALISED.match(question)
+        if first and (
+            "-" in first[0] or find_name_lemma(first[0].lower()) or is_cyrillic(first[0]) != is_cyrillic(question)
+        ):
+            words.append(first[0])
         terms = frozenset(term for name in words for term in extract_terms(name)) & extract_subject_terms(question)
-        return cls(terms=terms, sounds=frozenset(sound for name in words if (sound := sound_skeleton(name))))
+        parts = (part for name in words for part in split_words(name))
+        return cls(terms=terms, sounds=frozenset(sound for part in parts if (sound := sound_skeleton(part))))
 
     def judge(self, reading: ReadArticle, nearest: float, heard: float | None) -> tuple[bool, float]:
         """Whether an article has a name of the question, and the similarity from which its sentences are relevant.

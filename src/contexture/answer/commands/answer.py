@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol, TypeVar
@@ -187,12 +187,29 @@ def drop_lost_statements(section: AnswerSection, lost: frozenset[int]) -> Answer
 def render_answer(answer: CommandAnswer) -> str:
     """The answer as plain text: sections with a line per statement, then the notes."""
     parts = [
-        "\n".join([section.heading, *(f"- {format_statement(statement)}" for statement in section.statements)])
+        "\n".join(
+            [section.heading, *(f"- {format_statement(statement, answer.lang)}" for statement in section.statements)]
+        )
         for section in answer.sections
     ]
     return "\n\n".join([*parts, *answer.notes])
 
 
-def format_statement(statement: Statement) -> str:
-    """A statement followed by its evidence numbers in brackets."""
-    return " ".join([statement.text, *(f"[{number}]" for number in statement.evidence)])
+MARK_TEXTS: Mapping[str, Mapping[str, str]] = {
+    "en": {
+        UNSUPPORTED_FIGURES: "contains a figure that is not in its evidence",
+        UNSUPPORTED: "its evidence does not say this",
+    },
+    "ru": {
+        UNSUPPORTED_FIGURES: "содержит число, которого нет в источнике",
+        UNSUPPORTED: "в источнике этого нет",
+    },
+}
+"""What the marks of a statement mean, by language."""
+
+
+def format_statement(statement: Statement, lang: str) -> str:
+    """A statement followed by its evidence numbers in brackets, and by what its marks mean."""
+    texts = MARK_TEXTS.get(lang, MARK_TEXTS["en"])
+    marks = (f"({texts.get(mark, mark)})" for mark in statement.marks)
+    return " ".join([statement.text, *(f"[{number}]" for number in statement.evidence), *marks])

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, time, timedelta
 from itertools import combinations
 
 from contexture.answer.commands._article_sentences import ArticleSentence, ReadArticle, is_question, newsroom_names
@@ -35,7 +35,7 @@ _MIN_WORD_LENGTH = 4  # letters of a main word
 _ALL_ENTITIES = 1_000_000
 _MIN_CLAUSE_SHARE = 0.5  # share of a clause's words that speak of the other event
 _MIN_ACTOR_LETTERS = 4  # of a name that is no abbreviation; shorter ones are pieces of names
-_COMMON_NAME_SHARE = 0.5
+_COMMON_NAME_SHARE = 0.4
 _MIN_EVENTS_FOR_COMMON = 3
 
 
@@ -157,14 +157,19 @@ def extract_dated_sentences(
         if each.whole and not is_question(each.text) and (relevant is None or each.key in relevant)
     ]
     chosen = [each for each in chosen if each.lead or not refers_back(each.text)]
-    days = [(find_date(_DEADLINE.sub(" ", sentence.text), published), sentence) for sentence in chosen]
+    whole_day = reading.source.published is not None and reading.source.published.time() == time()
+    days = [
+        (find_date(_DEADLINE.sub(" ", sentence.text), published, whole_day=whole_day), sentence) for sentence in chosen
+    ]
     found = [_DatedSentence(day=day or published, sentence=each) for day, each in days if day or each.lead]
     return sorted(found, key=lambda each: not each.sentence.lead)[:_EVENTS_PER_ARTICLE]
 
 
 # A day until or since which something holds is not the day on which it happens.
 _DEADLINE = re.compile(
-    r"\b(?:through|until|till|by|since|before|no later than|as of|не позднее|вплоть до|до|со?|по|к)\s+(?:\w+day,?\s)?"
+    r"\b(?:through|until|till|by|since|before|no later than|as of|"
+    r"(?<!moved )(?<!postponed )(?<!delayed )(?<!rescheduled )to|"
+    r"не позднее|вплоть до|до|со?|по|к)\s+(?:\w+day,?\s)?"
     r"(?:\d{1,2}\.\d{1,2}\.\d{4}|\d{4}-\d\d-\d\d|[0-3]?\d(?:st|nd|rd|th)?\s[a-zа-я]{3,}|[a-z]{3,9}\.?\s[0-3]?\d\b)"
     r"(?:,?\s(?:19|20)\d\d)?",
     re.IGNORECASE,
@@ -257,7 +262,7 @@ def _common_names(found: Sequence[TimelineEvent]) -> frozenset[str]:
     counts = Counter(name for event in found for name in {*event.actors, *event.places})
     many = len(found) * _COMMON_NAME_SHARE
     return (
-        frozenset(name for name, count in counts.items() if count > many)
+        frozenset(name for name, count in counts.items() if count >= many)
         if len(found) > _MIN_EVENTS_FOR_COMMON
         else frozenset()
     )
@@ -401,20 +406,22 @@ _PAST = re.compile(
 )
 
 
-def find_date(text: str, told: date) -> date | None:
+def find_date(text: str, told: date, *, whole_day: bool = False) -> date | None:
     """Return the first date named in a text published on `told`; None if it names none.
 
     A weekday is the last one before `told` in a sentence about the past, and the next one in a sentence about the
     future; of both tenses the one that stands nearer to it decides. A day and month without a year mean the nearest
-    such date.
+    such date. `whole_day` is for a publication without a time, whose day may be that of another time zone: in a
+    sentence about the past the next weekday is then the next day, not one six days before.
     """
-    exact, relative = _find_exact_date(text, told), _find_relative_date(text, told)
+    exact, relative = _find_exact_date(text, told), _find_relative_date(text, told, whole_day=whole_day)
     if exact and relative and 0 <= exact[0] - relative[0] <= _MAX_WEEKDAY_GAP:
         return exact[1]  # "Wednesday, July 13"
     found = [each for each in (exact, relative) if each]
     return min(found)[1] if found else None
 
 
+_WEEK = 7
 _MAX_WEEKDAY_GAP = len("in next Wednesday, the ")  # characters from a weekday, or the word before it, to its date
 
 
@@ -445,15 +452,18 @@ def _make_date(year: int, month: int, day: int) -> date | None:
         return None
 
 
-def _find_relative_date(text: str, told: date) -> PositionedDate | None:
+def _find_relative_date(text: str, told: date, *, whole_day: bool) -> PositionedDate | None:
     found: list[PositionedDate] = []
     for pattern, days in _RELATIVE_DAYS:
         if match := pattern.search(text):
             found.append((match.start(), told + timedelta(days=days)))
     for weekday, pattern in enumerate(_WEEKDAY_PATTERNS):
         if match := pattern.search(text):
-            back = (told.weekday() - weekday) % 7
-            found.append((match.start(), told + timedelta(days=(7 - back) % 7 if _is_ahead(text, match) else -back)))
+            ahead = (weekday - told.weekday()) % _WEEK
+            later = _is_ahead(text, match) or (
+                whole_day and ahead == 1 and not (match["prefix"] or "").lower().startswith(_PAST_PREFIXES)
+            )
+            found.append((match.start(), told + timedelta(days=ahead if later or not ahead else ahead - _WEEK)))
     return min(found, default=None)
 
 

@@ -297,7 +297,7 @@ async def suggest_memories(job: Job) -> Findings:
         for each in _sort_by_articles(names)
         if each.name.casefold() not in known and each.key.replace(" ", "") not in newsrooms
     ]
-    found = [(entity, said) for entity in fresh if (said := _find_mention(entity, readings))][:_MAX_SUGGESTIONS]
+    found = _choose_mentions(fresh, readings)
     suggestions = [
         SubjectSuggestion(key=entity.name, articles=len(entity.records), evidence=(job.evidence_registry.cite(said),))
         for entity, said in found
@@ -330,15 +330,26 @@ def _sort_by_articles(names: Sequence[Entity]) -> list[Entity]:
     return sorted(names, key=lambda each: (-len(each.records), -each.mentions, each.key))
 
 
-def _find_mention(entity: Entity, readings: Sequence[ReadArticle]) -> ArticleSentence | None:
-    """Return the first sentence that names the entity."""
+def _choose_mentions(names: Sequence[Entity], readings: Sequence[ReadArticle]) -> list[tuple[Entity, ArticleSentence]]:
+    """The first suggestions, each with the first sentence that names it, one that no other shows if there is one."""
+    found: list[tuple[Entity, ArticleSentence]] = []
+    for entity in names:
+        mentions = _find_mentions(entity, readings)
+        shown = {said.key for _, said in found}
+        said = next((each for each in mentions if each.key not in shown), next(iter(mentions), None))
+        if said is not None:
+            found.append((entity, said))
+        if len(found) == _MAX_SUGGESTIONS:
+            break
+    return found
+
+
+def _find_mentions(entity: Entity, readings: Sequence[ReadArticle]) -> list[ArticleSentence]:
+    """The sentences that name an entity, in order."""
     spellings = (entity.name, *entity.aliases)
-    return next(
-        (
-            sentence
-            for reading in readings
-            for sentence in reading.sentences
-            if sentence.whole and any(name in sentence.text for name in spellings)
-        ),
-        None,
-    )
+    return [
+        sentence
+        for reading in readings
+        for sentence in reading.sentences
+        if sentence.whole and any(name in sentence.text for name in spellings)
+    ]
