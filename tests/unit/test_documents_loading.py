@@ -96,6 +96,18 @@ async def test_loading_again_reads_nothing_again(store, folder):
     assert ["bad.pdf", "empty.docx"] == reader.read_files
 
 
+async def test_a_file_is_read_under_its_right_extension_after_it_failed_under_a_wrong_one(store, tmp_path):
+    """The same content under two names is a duplicate only if both have the same extension."""
+    place = tmp_path / "in"
+    place.mkdir()
+    (place / "a.pdf").write_text("<h1>Cranes</h1><p>Cranes are painted in June.</p>")
+    (place / "b.html").write_text("<h1>Cranes</h1><p>Cranes are painted in June.</p>")
+
+    report = await loaded(store, place)
+
+    assert [("in/a.pdf", "failed"), ("in/b.html", "added")] == [(each.path, each.status) for each in report.files]
+
+
 async def test_a_changed_file_is_another_document(store, folder):
     """New content is loaded beside the old, which is still there until it is removed."""
     await loaded(store, folder)

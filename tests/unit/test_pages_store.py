@@ -309,15 +309,18 @@ async def test_a_refused_document_leaves_the_pictures_of_the_hidden_one(store, t
 
 
 async def test_pictures_that_were_not_written_are_written_when_the_document_is_added_again(store, bench, monkeypatch):
-    """A document whose pictures could not be written is stored; adding it again writes them, and nothing else."""
+    """A document whose pictures could not be written is not complete; adding it again writes them, and nothing else."""
     with monkeypatch.context() as patch:
         patch.setattr(PageImages, "write", _fail_to_write)
         with pytest.raises(StoreUnwritable):
             await store.add(ANNA, document("a1", "One.", "Two."), now=NOON)
     version = await bench.index.version(ANNA, PAGES.name)
     assert await store.picture(ANNA, "a1", 1) is None
+    assert frozenset() == await store.find_stored(ANNA, ["a1"])
 
     assert (await store.add(ANNA, document("a1", "One.", "Two."), now=NOON)).unchanged
+
+    assert {"a1"} == await store.find_stored(ANNA, ["a1"])
 
     assert [b"large", b"large"] == [await store.picture(ANNA, "a1", number) for number in (1, 2)]
     assert version == await bench.index.version(ANNA, PAGES.name)

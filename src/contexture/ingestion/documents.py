@@ -42,7 +42,7 @@ class DocumentSink(Protocol):
     """Stores documents; see `PageStore`."""
 
     async def find_stored(self, scope: Scope, doc_ids: Sequence[str]) -> frozenset[str]:
-        """Return those of these documents that are stored."""
+        """Return those of these documents that are stored completely."""
         ...
 
     async def add(
@@ -155,7 +155,7 @@ class _DocumentLoader:
         self._loading = loading
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_FILES)
         self._writing = asyncio.Lock()
-        self._first: dict[str, str] = {}
+        self._first: dict[tuple[str, str], str] = {}
         self._read = _PageProgress(progress, "reading pages")
         self._written = _PageProgress(progress, "writing pages")
         self._warnings: dict[str, list[LoadProblem]] = {}
@@ -184,7 +184,8 @@ class _DocumentLoader:
         loading = self._loading
         content = await asyncio.to_thread(_hash_file, leaf.path)
         doc_id = document_id(content, loading.readers, loading.scope)
-        first = self._first.setdefault(doc_id, leaf.name)
+        # A file with another extension may be read where this one fails.
+        first = self._first.setdefault((doc_id, file_extension(leaf.path)), leaf.name)
         if first != leaf.name:
             return LoadedFile(path=leaf.name, status="duplicate", doc_id=doc_id, reason=f"the same file as {first}")
         if not loading.again and await self._store.find_stored(loading.scope, [doc_id]):

@@ -63,6 +63,7 @@ _SUPPORTING_PASSAGES = 2
 _VISUAL_SUPPORT_SHARE = 0.15  # of the visual score of a page that text search finds too
 _VISUAL_ONLY_SHARE = 0.8  # of the best text score: the best page that only visual search finds
 _MIN_SIMILARITY = 0.5  # calibrated: questions that the pages answer have .8 and more, others .4 and less
+_LAST_PAGES = 16  # pages among which the last picture of a document is looked for
 _PREPARE_BATCH = 16  # pages prepared at a time, so that progress is steady
 
 
@@ -200,10 +201,23 @@ class PageStore:
         )
 
     async def find_stored(self, scope: Scope, doc_ids: Sequence[str]) -> frozenset[str]:
-        """Which of these documents are stored and may be read by the scope."""
+        """Which of these documents are stored with all their pictures and may be read by the scope.
+
+        A load that was interrupted between the pages and their pictures is completed by adding the document again.
+        """
         if not await self._made.exists(scope):
             return frozenset()
-        return frozenset(record.id for record in await self._index.get(scope, _COLLECTION, doc_ids))
+        records = await self._index.get(scope, _COLLECTION, doc_ids)
+        return frozenset([record.id for record in records if await self._has_pictures(scope, record)])
+
+    async def _has_pictures(self, scope: Scope, document: Record) -> bool:
+        """Whether the last picture of a stored document is there; pictures are written in the order of the pages."""
+        numbers = [int(number) for number in document.payload.get("pages", ())][-_LAST_PAGES:]
+        pages = await self._get_records(scope, [(document.id, number) for number in numbers])
+        drawn = [int(page.payload["page"]) for page in pages if page.payload["image_path"]]
+        if not drawn:
+            return True
+        return await asyncio.to_thread(self._images.read, scope.tenant, document.id, max(drawn)) is not None
 
     async def documents(self, scope: Scope, *, after: str = "", limit: int = 100) -> Sequence[DocumentSummary]:
         """Up to `limit` documents the scope may read, ordered by id, starting after the id `after`."""
