@@ -6,7 +6,7 @@ import pytest
 
 from contexture.builders.research.collect import page_to_candidate
 from contexture.documents import Page, Region, RegionKind
-from contexture.pages._questions import read_question, weigh_page
+from contexture.pages._questions import match_rows, read_question, weigh_page
 from contexture.pages.fields import DocumentFields, cut_page, cut_stored_page, find_statements, read_document_fields
 from contexture.pages.records import page_record
 from contexture.pages.values import Document, FoundPage
@@ -78,6 +78,37 @@ def test_a_question_prefers_the_document_and_the_statement_that_it_names():
     assert all(weight < weigh_page(asked, named) for weight in weights)
     assert 1.0 == weigh_page(asked, {})
     assert "property" in asked.related
+
+
+@pytest.mark.parametrize(
+    ("question", "label", "matches"),
+    [
+        ("What were the total assets in 2018?", "Total assets", True),
+        ("What were the assets in 2018?", "Total assets", True),
+        ("How much did they spend on research and development?", "Research, development and related expenses", True),
+        ("What were the accounts receivable?", "Accounts receivable — net of allowances of $103 and $95", True),
+        ("FY2018 capital expenditure", "Purchases of property, plant and equipment (PP&E)", True),
+        ("What were the total assets in 2018?", "Total other intangible assets", False),
+        ("What were the total assets in 2018?", "Total", False),
+        ("What were the sales in 2018?", "2018", False),
+        ("What drove the increase in inventories?", "Inventories", False),
+        ("Why did accounts receivable grow?", "Accounts receivable", False),
+        ("What are wages as a percent of net sales?", "Net sales", False),
+    ],
+)
+def test_a_question_asks_for_the_row_whose_label_it_has(question, label, matches):
+    """In its own words or in those of a report; a label with other words, a reason and the base of a share are none."""
+    table = f"| (Millions) | 2018 | 2017 |\n| --- | --- | --- |\n| Other | 9 | 9 |\n| {label} | 1,577 | 1,373 |"
+
+    assert matches == (match_rows(read_question(question), table) > 0)
+    assert 0 == match_rows(read_question(question), f"The report speaks of {label}.")
+
+
+def test_a_row_counts_more_on_the_page_of_a_statement():
+    """And raises the weight of any page."""
+    asked = read_question("What were the total assets?")
+
+    assert 1 < weigh_page(asked, {}, row=1) < weigh_page(asked, {"statements": ["balance"]}, row=1)
 
 
 def test_a_list_of_contents_ranks_below_the_pages_that_it_names():

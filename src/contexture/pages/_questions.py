@@ -9,17 +9,36 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from contexture.pages.fields import FinancialStatement, find_form, find_quarter, find_statement_names
+from contexture.text.terms import extract_terms
 
 _COMPANY_WEIGHT = 0.5
 _YEAR_WEIGHT = 0.35
 _FORM_WEIGHT = 0.2
 _QUARTER_WEIGHT = 0.2
 _STATEMENT_WEIGHT = 0.5
+_ROW_WEIGHT = 0.5
+_STATEMENT_ROW_WEIGHT = 0.5
 _CONTENTS_SHARE = 0.7
 _MAX_NAME_WORDS = 4
+_RELATED_SHARE = 0.8  # of a word of the question
+_MIN_LABEL_SHARE = 0.7  # of a row's label
+_ONE_WORD_SHARE = 0.5
+_ROW_LABEL = re.compile(r"^\|([^|\n]{1,200})\|", re.MULTILINE)
+_LETTER = re.compile(r"[^\W\d_]")
+_LABEL_TAIL = re.compile(r"\s(?:[—–-]\s|\(|net of\b|attributable\b).*|[:(].*")
+# What these ask for is told in sentences; the base of a percentage is not asked for.
+_NARRATIVE = re.compile(
+    r"\bwhy (?:did|do|does|is|are|was|were|has|have)\b|\bwhat (?:drove|drives|caused|led)\b"
+    r"|\b(?:drivers?|reasons?|nature|purpose|describe|почему|причин\w*)\b",
+    re.IGNORECASE,
+)
+_PERCENT_BASE = re.compile(r"\bpercent(?:age)? of (?:net |total )?\w+", re.IGNORECASE)
+_GENERAL_TERMS = frozenset(extract_terms("total net other all sum million thousand dollar year note item"))
+_PASSING_TERMS = frozenset(extract_terms("total net related expenses costs"))  # which a question may leave out
 
 _WORD = re.compile(r"[^\W_]+")
 _YEAR = re.compile(r"(?<!\d)(?:fy\s?'?|fiscal\s+(?:year\s+)?)?((?:19|20)\d\d)(?!\d)", re.IGNORECASE)
@@ -94,7 +113,8 @@ _STATEMENT_ALIASES = {
 class QuestionFields:
     """What a question names; `related` are the words that a report uses for what it asks about.
 
-    `contents` says that it asks for the contents of a document, such as its chapters.
+    `contents` says that it asks for the contents of a document, such as its chapters. `terms` are those of its words
+    by which it may ask for a row of a table, none if it asks for a reason, and `related_terms` those of `related`.
     """
 
     names: frozenset[str] = frozenset()
@@ -104,15 +124,18 @@ class QuestionFields:
     statements: frozenset[str] = frozenset()
     related: str = ""
     contents: bool = False
+    terms: frozenset[int] = frozenset()
+    related_terms: frozenset[int] = frozenset()
 
 
 def read_question(question: str) -> QuestionFields:
     """The fields that a question names."""
-    entries = [(words, where) for pattern, words, where in _ENTRIES if pattern.search(question)]
+    holders = [where for pattern, _, where in _ENTRIES if pattern.search(question)]
     named = {
         *find_statement_names(question),
         *(key for key, alias in _STATEMENT_ALIASES.items() if alias.search(question)),
     }
+    amount = "" if _NARRATIVE.search(question) else _PERCENT_BASE.sub("", question)
     return QuestionFields(
         names=frozenset(_list_names(question)),
         years=frozenset(
@@ -120,16 +143,25 @@ def read_question(question: str) -> QuestionFields:
         ),
         quarter=find_quarter(question),
         form=find_form(question),
-        statements=frozenset(named or (each.value for _, where in entries for each in where)),
-        related=" ".join(dict.fromkeys(" ".join(words for words, _ in entries).split())),
+        statements=frozenset(named or (each.value for where in holders for each in where)),
+        related=related_words(question),
+        terms=frozenset(extract_terms(amount)),
+        related_terms=frozenset(extract_terms(related_words(amount))),
         contents=_CONTENTS.search(question) is not None,
     )
 
 
-def weigh_page(asked: QuestionFields, payload: Mapping[str, Any]) -> float:
-    """Factor of a page's score: above 1 when the question names its document or its statement.
+def related_words(question: str) -> str:
+    """The words that a report uses for the terms of a question, without repeats."""
+    words = " ".join(words for pattern, words, _ in _ENTRIES if pattern.search(question))
+    return " ".join(dict.fromkeys(words.split()))
 
-    A list of contents has the words of the pages that it names, and ranks below them.
+
+def weigh_page(asked: QuestionFields, payload: Mapping[str, Any], *, row: float = 0.0) -> float:
+    """Factor of a page's score: above 1 when the question names its document, its statement or a row of its tables.
+
+    `row` is the result of `match_rows`; it counts twice on a page with a financial statement. A list of contents has
+    the words of the pages that it names, and ranks below them.
     """
     company = squeeze_name(payload.get("company") or "")
     weight = 1.0
@@ -138,7 +170,36 @@ def weigh_page(asked: QuestionFields, payload: Mapping[str, Any]) -> float:
     weight += _QUARTER_WEIGHT * bool(asked.quarter and asked.quarter == payload.get("quarter"))
     weight += _FORM_WEIGHT * bool(asked.form and asked.form == payload.get("form"))
     weight += _STATEMENT_WEIGHT * (not asked.statements.isdisjoint(payload.get("statements") or ()))
+    weight += row * (_ROW_WEIGHT + _STATEMENT_ROW_WEIGHT * bool(payload.get("statements")))
     return weight * (_CONTENTS_SHARE if payload.get("contents") and not asked.contents else 1.0)
+
+
+def match_rows(asked: QuestionFields, text: str) -> float:
+    """How well a row of a table is what a question asks for, from 0 to 1: the best share of a row's label.
+
+    Words of the question count fully, those that a report uses for them a little less, and a label counts only if it
+    has nearly no others. Labels of one word are weak, because many tables have them.
+    """
+    if not text.startswith("|") and "\n|" not in text:
+        return 0.0
+    return max((_match_label(asked, label) for label in _ROW_LABEL.findall(text)), default=0.0)
+
+
+def _match_label(asked: QuestionFields, label: str) -> float:
+    terms = _label_terms(label) if asked.terms else frozenset[int]()
+    needed = terms - (_PASSING_TERMS - asked.terms)
+    known = len(needed & asked.terms) + _RELATED_SHARE * len((needed & asked.related_terms) - asked.terms)
+    if not needed or known < _MIN_LABEL_SHARE * len(needed):
+        return 0.0
+    return known / len(needed) * (1.0 if len(terms) > 1 else _ONE_WORD_SHARE)
+
+
+@lru_cache(maxsize=16_384)
+def _label_terms(label: str) -> frozenset[int]:
+    """The terms of a row's label without what qualifies it, none for a label such as "Total"."""
+    name = _LABEL_TAIL.sub("", label)
+    terms = frozenset(extract_terms(name)) if _LETTER.search(name) else frozenset[int]()
+    return terms if terms - _GENERAL_TERMS else frozenset()
 
 
 def squeeze_name(name: str) -> str:

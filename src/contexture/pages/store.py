@@ -13,7 +13,7 @@ from msgspec.structs import replace as struct_replace
 from contexture.documents import BoundingBox, Page
 from contexture.errors import InvalidRequest, NotPermitted, SourceError
 from contexture.ledger import Trace
-from contexture.pages._questions import QuestionFields, read_question, weigh_page
+from contexture.pages._questions import QuestionFields, match_rows, read_question, weigh_page
 from contexture.pages.fields import cut_page, cut_stored_page, read_document_fields
 from contexture.pages.images import PageImages
 from contexture.pages.records import (
@@ -436,15 +436,20 @@ def group_by_page(
         told = each.hit.record.payload
         pages.setdefault((told["doc_id"], told["page"]), []).append(each)
     named = asked or QuestionFields()
-    worth = {
-        place: _pool_scores(inside) * weigh_page(named, inside[0].hit.record.payload) for place, inside in pages.items()
-    }
+    worth = {place: _pool_scores(inside) * _weigh_found(named, inside) for place, inside in pages.items()}
     highest = _clamp(max((each.score for inside in pages.values() for each in inside), default=0.0))
     best = max(worth.values(), default=0.0) or 1.0
     return {
         place: _page_from_passages(place, inside, highest * worth[place] / best, collection, rules)
         for place, inside in pages.items()
     }
+
+
+def _weigh_found(asked: QuestionFields, found: Sequence[FoundPassage]) -> float:
+    """Factor of a page's score by what the question names: fields of the document, its statement, a row of a table."""
+    payload = found[0].hit.record.payload
+    row = max(match_rows(asked, each.hit.text) for each in found)
+    return weigh_page(asked, payload, row=row)
 
 
 def _is_supported(found: Sequence[FoundPassage], question: str) -> bool:
