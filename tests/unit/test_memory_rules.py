@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from contexture.testing.doubles import NOON
+from contexture.text import supersession
 from contexture.text.questions import asks_about_past
 from contexture.text.statements import find_subject_to_forget, select_statements
 from contexture.text.supersession import DatedStatement, Supersession, find_superseded, is_outdated, is_superseded
@@ -104,6 +105,28 @@ def test_statements_about_different_things_supersede_nothing(one: str, other: st
     """Both are true."""
     assert not is_superseded(one, other)
     assert not is_superseded(other, one)
+
+
+def test_a_statement_is_read_once_however_many_it_is_compared_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty-four memories are two thousand pairs."""
+    read: list[str] = []
+    describe = supersession._describe
+
+    def count(text: str, *, corrects: bool = False, first: bool = True) -> object:
+        read.append(text)
+        return describe(text, corrects=corrects, first=first)
+
+    monkeypatch.setattr(supersession, "_describe", count)
+    said = [
+        DatedStatement(
+            id=f"s{at}", text=f"My boat number {at} sails at nine.", time=NOON + timedelta(days=at), speaker=""
+        )
+        for at in range(64)
+    ]
+
+    find_superseded(said)
+
+    assert 2 * len(said) >= len(read)  # each sentence and its clause
 
 
 def test_the_newest_statement_supersedes_all_before_it() -> None:

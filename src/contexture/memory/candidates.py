@@ -299,9 +299,7 @@ def _timestamp(candidate: Candidate) -> float:
 
 def _is_corrected(older: Candidate, newer: Candidate) -> bool:
     """Whether a newer statement of the same speaker corrects something that an older one says beside other things."""
-    return _may_correct(older, newer) and any(
-        is_outdated(older.text[start:end], newer.text) for start, end in split_sentences(older.text)
-    )
+    return _may_correct(older, newer) and is_outdated(older.text, newer.text)
 
 
 def _is_statement(candidate: Candidate) -> bool:

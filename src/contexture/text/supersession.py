@@ -162,59 +162,94 @@ def find_superseded(statements: Sequence[DatedStatement]) -> dict[str, Supersess
     Statements without a time, or of different speakers, supersede nothing.
     """
     dated = sorted((each for each in statements if each.time is not None), key=lambda each: (each.time, each.id))
+    told = [_describe_text(each.text) for each in dated]
     found: dict[str, Supersession] = {}
     for at, older in enumerate(dated):
-        ranges = split_sentences(older.text)
         causes: dict[TextRange, str] = {}
-        for newer in reversed(dated[at + 1 :]):
+        for place in range(len(dated) - 1, at, -1):
+            newer = dated[place]
             if newer.supersedes and newer.speaker == older.speaker and newer.time != older.time:
-                for start, end in ranges:
-                    if (start, end) not in causes and is_superseded(older.text[start:end], newer.text):
-                        causes[start, end] = newer.id
+                for before in told[at]:
+                    if before.place not in causes and _is_superseded(before, told[place]):
+                        causes[before.place] = newer.id
         if causes:
-            whole = len(causes) == len(ranges)
+            whole = len(causes) == len(told[at])
             found[older.id] = Supersession(by=next(iter(causes.values())), sentences=tuple(sorted(causes)), whole=whole)
     return found
 
 
-@lru_cache(maxsize=8_192)
 def is_superseded(older: str, newer: str) -> bool:
-    """Whether a sentence of `newer` says of the same subject and attribute something else than the sentence `older`."""
-    before = _describe(older)
-    return any(_supersedes(before, newer[start:end]) for start, end in split_sentences(newer))
+    """Whether a sentence of `newer` says of the subject and attribute of one of `older` something else."""
+    return any(_is_superseded(before, _describe_text(newer)) for before in _describe_text(older))
 
 
-@lru_cache(maxsize=8_192)
 def is_outdated(older: str, newer: str) -> bool:
     """Whether a sentence is superseded, or says beside other things what `newer` corrects.
 
     is_outdated("I live in Oslo with my wife and two cats.", "We moved to Bergen.")  # True
     """
-    before = _describe(older)
-    return is_superseded(older, newer) or any(
-        after.corrects and before.stems & after.stems & _ATTRIBUTES and not _speak_of_others(before, after)
-        for after in (_describe(newer[start:end]) for start, end in split_sentences(newer))
+    return any(
+        _is_superseded(before, _describe_text(newer))
+        or any(_is_partly_corrected(before.whole, each.whole) for each in _describe_text(newer))
+        for before in _describe_text(older)
     )
 
 
-def _supersedes(before: _Description, newer: str) -> bool:
-    whole = _describe(newer)
+def _is_partly_corrected(before: _Description, after: _Description) -> bool:
+    return (
+        after.corrects
+        and not before.stems.isdisjoint(after.stems & _ATTRIBUTES)
+        and not _speak_of_others(before, after)
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Sentence:
+    """A sentence of a statement: its place, what it and its clauses say, and the stems of what it says has ended."""
+
+    place: TextRange
+    whole: _Description
+    clauses: tuple[_Description, ...]
+    ended: frozenset[str]
+
+
+@lru_cache(maxsize=4_096)
+def _describe_text(text: str) -> tuple[_Sentence, ...]:
+    """The sentences of a statement; cached, because every statement is compared with every other one."""
+    found: list[_Sentence] = []
+    for start, end in split_sentences(text):
+        sentence = text[start:end]
+        whole = _describe(sentence)
+        clauses = tuple(_describe_clauses(sentence, whole))
+        found.append(_Sentence(place=(start, end), whole=whole, clauses=clauses, ended=_find_ended(sentence)))
+    return tuple(found)
+
+
+def _is_superseded(before: _Sentence, newer: Sequence[_Sentence]) -> bool:
+    stems = before.whole.stems
+    return any(
+        not (stems.isdisjoint(after.whole.stems) and stems.isdisjoint(after.ended)) and _supersedes(before.whole, after)
+        for after in newer
+    )
+
+
+def _supersedes(before: _Description, newer: _Sentence) -> bool:
+    whole = newer.whole
     others = before.sorts and whole.sorts and not before.sorts & whole.sorts
     if others or ((before.adds or whole.adds) and not whole.corrects):
         return False
-    if _ends(before, newer):
-        return True
-    return any(_contradicts(before, each) for each in (whole, *_describe_clauses(newer, whole)))
+    return _ends(before, newer.ended) or any(_contradicts(before, each) for each in (whole, *newer.clauses))
 
 
 def _contradicts(before: _Description, after: _Description) -> bool:
-    if _speak_of_others(before, after):
-        return False
     shared = before.stems & after.stems
-    lost, won = before.stems - shared, after.stems - shared - _FRAME_WORDS
-    if shared and not lost and before.negated != after.negated and not before.past and not after.past:
+    lost = before.stems - shared
+    if not shared or len(lost) > _MAX_VALUES or _speak_of_others(before, after):
+        return False
+    won = after.stems - shared - _FRAME_WORDS
+    if not lost and before.negated != after.negated and not before.past and not after.past:
         return True
-    if not shared or not won or len(lost) > _MAX_VALUES or _names_other_subject(before, lost, after, won):
+    if not won or _names_other_subject(before, lost, after, won):
         return False
     if after.corrects and _is_about(shared, before, after):
         return True
@@ -294,13 +329,17 @@ def _speak_of_others(before: _Description, after: _Description) -> bool:
     return (bool(before.subject) and after.first_person) or (before.first_person and bool(after.subject))
 
 
-def _ends(before: _Description, newer: str) -> bool:
+def _ends(before: _Description, ended: frozenset[str]) -> bool:
     """Whether a newer sentence says that what the older one is about is sold, quit or cancelled."""
     if before.past or len(before.stems) > _MAX_ENDED:
         return False
-    found = _ENDING.finditer(" ".join(split_words(newer)))
-    ended = {stem(word) for match in found for word in match.groups() if word and term_id(word) is not None}
-    return bool(ended & before.stems - _FRAME_WORDS)
+    return not ended.isdisjoint(before.stems - _FRAME_WORDS)
+
+
+def _find_ended(sentence: str) -> frozenset[str]:
+    """The stems of what a sentence says is sold, quit or cancelled."""
+    found = _ENDING.finditer(" ".join(split_words(sentence)))
+    return frozenset(stem(word) for match in found for word in match.groups() if word and term_id(word) is not None)
 
 
 def find_attribute_terms(text: str) -> frozenset[str]:
