@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from contexture.conversation import JOINED, Feedback, Memory, MemoryKind, Recall
-from contexture.errors import InvalidRequest, NotFound, NotPermitted, SourceUnavailable
+from contexture.errors import InvalidRequest, NotFound, SourceUnavailable
 from contexture.memory import service
 from contexture.memory._write_plan import find_echo
 from contexture.memory.records import ALIAS_KIND, MEMORIES
@@ -189,6 +189,18 @@ async def test_the_messages_beside_a_memory_join_it_when_asked_for(memory):
     assert [JOINED in each.signals for each in joined] == [False, True, True]
 
 
+async def test_statements_of_neighbouring_turns_of_a_chat_join_too(memory):
+    """Those of the same turn and of the ones before and after it."""
+    lines = (("We sail to Bergen.", 2), ("With her children.", 2), ("Boris comes along.", 3), ("It rains.", 4))
+    said = [Memory(text=text, session_id="s", metadata={"turn": turn}) for text, turn in lines]
+    await memory.remember(ANNA, [*said, Memory(text="In another session.", session_id="t", metadata={"turn": 2})])
+
+    joined = await texts(memory, replace(asking("sail to Bergen", threshold=0.5), neighbours=1))
+
+    assert lines[0][0] == joined[0]
+    assert {text for text, _ in lines[:3]} == set(joined)
+
+
 async def test_neighbours_that_cannot_be_read_are_missed_alone(bench, monkeypatch):
     """The memories beside which they stand are recalled all the same."""
     await bench.memory.remember(ANNA, _session("Boris comes along.", "We sail to Bergen."))
@@ -249,12 +261,15 @@ async def test_writing_the_same_memory_again_writes_nothing(bench):
     assert (found.text, found.signals["feedback"]) == ("green tea", 0.05)
 
 
-async def test_an_id_of_somebody_else_is_refused(memory):
-    """Nobody can replace a memory they may not read."""
+async def test_an_id_of_somebody_else_names_another_memory(memory):
+    """Nobody can replace a private memory that they may not read, or learn that its id is in use."""
+    boris = Scope(tenant="acme", user="boris")
     await memory.remember(ANNA, [Memory(text="tea", id="m")])
 
-    with pytest.raises(NotPermitted):
-        await memory.remember(Scope(tenant="acme", user="boris"), [Memory(text="mine now", id="m")])
+    await memory.remember(boris, [Memory(text="tea is mine now", id="m")])
+
+    query = Recall(query="tea", now=NOON)
+    assert (["tea"], ["tea is mine now"]) == (await texts(memory, query), await texts(memory, query, boris))
 
 
 async def test_a_key_used_by_two_users_keeps_their_memories_apart(memory):

@@ -117,7 +117,7 @@ def derive_turn_id(scope: Scope, session_id: str, message_id: str) -> str:
 class FinishedTurn:
     """The texts of a finished turn, from which its memories are built.
 
-    `stated` are the statements of the message where a model has found them.
+    `stated` are the statements of the message where a model has found them; `turn_number` counts the session's turns.
     """
 
     turn: str
@@ -128,6 +128,7 @@ class FinishedTurn:
     told: str
     injected: tuple[str, ...]
     stated: Sequence[Statement] = ()
+    turn_number: int = 0
 
 
 def build_memories(said: FinishedTurn, namespace: str, universe: str) -> list[Memory]:
@@ -158,6 +159,7 @@ def build_memories(said: FinishedTurn, namespace: str, universe: str) -> list[Me
                 "role": role,
                 "source": MEMORY_SOURCE,
                 "timestamp": said.time.isoformat(),
+                **({"turn": said.turn_number} if said.turn_number else {}),
                 **({CORRECTS_KEY: list(statement.corrects)} if statement.corrects else {}),
             },
         )

@@ -330,6 +330,7 @@ class ProcessMessage:
             told=reply.text,
             injected=chat_turn.injected_memory_ids(turn.context),
             stated=await turn.extraction if turn.extraction is not None else (),
+            turn_number=(turn.position + 1) // 2,
         )
         try:
             if turn.remembers:

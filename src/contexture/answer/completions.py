@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias, cast
 
@@ -197,7 +197,8 @@ class Completions:
                     for role, text in told
                     if text
                 ]
-                await chat.sessions.append(scope, request.session_id, events)
+                last = await chat.sessions.append(scope, request.session_id, events)
+                said = replace(said, turn_number=(last - len(events) + 2) // 2)
             if remembers:
                 await chat.remember(scope, said, model)
             else:

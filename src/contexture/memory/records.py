@@ -26,10 +26,14 @@ MEMORIES = Collection(
         "tags": FieldType.KEYWORD,
         "type": FieldType.KEYWORD,
         "importance": FieldType.NUMBER,
+        "turn": FieldType.NUMBER,
         "expires": FieldType.TIME,
     },
 )
 """The collection of memories, with its filter fields in addition to those that every record has."""
+
+POSITION, TURN = "position", "turn"
+"""Where a memory stands in its session: the position of a message in a dialogue, or the turn of a chat."""
 
 ALIAS_KIND = "alias"
 """Kind of the empty records that map an idempotency key to a memory with an explicit id."""
@@ -61,9 +65,16 @@ def memory_to_record(memory: Memory, record_id: str, scope: Scope, now: datetime
             "importance": memory.importance,
             "key": memory.idempotency_key,
             "metadata": dict(memory.metadata),
+            **_turn(memory.metadata.get(TURN)),
             **_expiry(memory.ttl_seconds, now),
         },
     )
+
+
+def find_place(record: Record, field: str) -> tuple[str, int]:
+    """The session of a memory and its place there, by position or turn; an empty session if it has none."""
+    at = record.position if field == POSITION else _int_or_none(record.payload.get(TURN))
+    return ("", 0) if at is None else (record.session, at)
 
 
 def memory_readers(memory: Memory, scope: Scope) -> tuple[str, ...]:
@@ -191,6 +202,11 @@ def _child_values(value: object) -> Iterable[object]:
     if isinstance(value, Mapping):
         return cast("Mapping[str, object]", value).values()
     return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
+
+
+def _turn(value: object) -> Mapping[str, int]:
+    number = _int_or_none(value)
+    return {} if number is None else {TURN: number}
 
 
 def _expiry(ttl: float | None, now: datetime) -> Mapping[str, str]:

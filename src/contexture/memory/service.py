@@ -23,15 +23,18 @@ from contexture.memory._write_plan import plan_writes, required_ids
 from contexture.memory.records import (
     ALIAS_KIND,
     MEMORIES,
+    POSITION,
+    TURN,
     assume_utc,
     check_memories,
+    find_place,
     is_alive,
     memory_kind,
     memory_metadata,
     stored_alias_ids,
 )
 from contexture.ports import Clock, Index, TokenCounter
-from contexture.retrieval.message_context import MessageContexts, place_of
+from contexture.retrieval.message_context import MessageContexts
 from contexture.retrieval.prepare import EnsuredCollection, Preparer, prepared_characters
 from contexture.retrieval.ranking import BM25, SEMANTIC, word_coverage
 from contexture.retrieval.search import UNEMBEDDED, FoundPassage, HybridSearch
@@ -233,25 +236,22 @@ class LocalMemory:
 
     async def _find_neighbours(self, scope: Scope, query: Recall, best: Sequence[RatedMemory]) -> list[RatedMemory]:
         """The messages beside the best ones in their sessions, as `query.neighbours` says; none when they fail."""
-        known = {place_of(each.record) for each in best}
-        wanted: dict[tuple[str, int], float] = {}
-        for anchor in best[:_MAX_ANCHORS] if query.neighbours else ():
-            if (place := place_of(anchor.record)) is not None:
-                session, position = place
-                beside = range(position - query.neighbours, position + query.neighbours + 1)
-                wanted.update(
-                    {(session, at): anchor.score for at in beside if (session, at) not in {*known, *wanted} and at >= 0}
-                )
-        if not wanted:
-            return []
-        with suppress(SourceError):  # the memories beside them are still worth showing
-            found = await self._contexts.find_at(scope, _COLLECTION, wanted, _build_filter(query))
-            return [
-                RatedMemory(record=hit.record, hash=hit.hash, score=score, signals={JOINED: score}, pieces=())
-                for place, score in wanted.items()
-                if (hit := found.get(place)) is not None and is_alive(hit.record, query.now)
-            ]
-        return []
+        known = {each.record.id for each in best}
+        found: dict[str, RatedMemory] = {}
+        for field in (POSITION, TURN):
+            wanted: dict[tuple[str, int], float] = {}
+            for anchor in best[:_MAX_ANCHORS] if query.neighbours else ():
+                session, at = find_place(anchor.record, field)
+                beside = range(at - query.neighbours, at + query.neighbours + 1) if session else ()
+                wanted.update({(session, near): anchor.score for near in beside if (session, near) not in wanted})
+            with suppress(SourceError):  # the memories beside them are still worth showing
+                for hit in await self._contexts.find_at(scope, _COLLECTION, wanted, _build_filter(query), field=field):
+                    score = wanted.get(find_place(hit.record, field))
+                    if score and hit.record.id not in known and is_alive(hit.record, query.now):
+                        found[hit.record.id] = RatedMemory(
+                            record=hit.record, hash=hit.hash, score=score, signals={JOINED: score}, pieces=()
+                        )
+        return sorted(found.values(), key=lambda each: newer_first(each.score, each.record.time, each.record.id))
 
     async def _load_whole(self, scope: Scope, best: Sequence[RatedMemory]) -> tuple[Recalled, ...]:
         stored = await self._index.get(scope, _COLLECTION, [memory.record.id for memory in best]) if best else ()

@@ -41,7 +41,7 @@ class MessageContexts:
 
         Messages with an id in `without` are left out too, as if they were not stored.
         """
-        placed = {place: record for record in records if (place := place_of(record)) is not None}
+        placed = {place: record for record in records if (place := _place_of(record)) is not None}
         if not placed:
             return {}
         known: dict[_Place, tuple[str, frozenset[str]]] = {
@@ -56,19 +56,21 @@ class MessageContexts:
         return {id_: context for id_, context in contexts.items() if context}
 
     async def find_at(
-        self, scope: Scope, collection: str, places: Iterable[_Place], where: Filter
-    ) -> dict[_Place, Hit]:
-        """By session and position, a passage of the message there that passes the filter; at most 64 of them."""
+        self, scope: Scope, collection: str, places: Iterable[_Place], where: Filter, *, field: str = "position"
+    ) -> Sequence[Hit]:
+        """Passages of the messages at these places of sessions that pass the filter; at most about 64.
+
+        `field` holds the place of a message in its session.
+        """
         sessions: dict[str, list[int]] = {}
         for session, position in places:
             sessions.setdefault(session, []).append(position)
         if not sessions:
-            return {}
+            return ()
         beside = Or(
-            tuple(And((Equals("session", name), AnyOf("position", tuple(at)))) for name, at in sorted(sessions.items()))
+            tuple(And((Equals("session", name), AnyOf(field, tuple(at)))) for name, at in sorted(sessions.items()))
         )
-        hits = await self.find_any(scope, collection, And((where, beside)), _MAX_PASSAGES)
-        return {place: hit for hit in hits if (place := place_of(hit.record)) is not None}
+        return await self.find_any(scope, collection, And((where, beside)), _MAX_PASSAGES)
 
     async def find_any(self, scope: Scope, collection: str, where: Filter, most: int) -> Sequence[Hit]:
         """About as many passages of messages that pass the filter, whatever they say."""
@@ -77,7 +79,7 @@ class MessageContexts:
 
     async def find_after(self, scope: Scope, collection: str, records: Sequence[Record]) -> Sequence[Record]:
         """The messages that were embedded after one of these, which are not among the result."""
-        placed = {place for record in records if (place := place_of(record)) is not None}
+        placed = {place for record in records if (place := _place_of(record)) is not None}
         found: set[str] = set()
         for session in sorted({session for session, _ in placed}):
             after = {at + step for name, at in placed if name == session for step in range(1, MESSAGES_BEFORE + 1)}
@@ -90,7 +92,7 @@ class MessageContexts:
     ) -> dict[_Place, tuple[str, frozenset[str]]]:
         found: dict[_Place, list[Hit]] = {}
         for hit in await self._search(scope, collection, session, positions):
-            place = place_of(hit.record)
+            place = _place_of(hit.record)
             if place is not None and hit.record.id not in without:
                 found.setdefault(place, []).append(hit)
         return {
@@ -121,8 +123,7 @@ def _split_runs(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
             first = at + 1
 
 
-def place_of(record: Record) -> tuple[str, int] | None:
-    """The session of a message and its position there; None if it has none."""
+def _place_of(record: Record) -> _Place | None:
     return (record.session, record.position) if record.session and record.position is not None else None
 
 
