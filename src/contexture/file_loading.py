@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection as Some
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
@@ -15,7 +15,7 @@ from contexture.config import Settings
 from contexture.errors import InvalidRequest
 from contexture.ingestion.articles import ArticleFileReader, ArticleWriter, load_articles
 from contexture.ingestion.documents import DocumentsReport, LoadOptions, document_files, load_documents, merge_reports
-from contexture.ingestion.files import FoundFile
+from contexture.ingestion.files import FoundFile, LoadProblem
 from contexture.ingestion.loader import (
     DEFAULT_FIELDS,
     OPTIMIZE_THRESHOLD,
@@ -106,8 +106,6 @@ class FileLoader:
         await self._require_permission(settings.collection, len(paths))
         endings: Some[str] = page_extensions(everything=all_pages)
         page_files = document_files(paths, endings)
-        if page_files:
-            await self._require_permission(PAGES.name, len(page_files))
         if engine.backfill is not None:
             engine.backfill.defer()
         report = await load_records(
@@ -122,14 +120,15 @@ class FileLoader:
             skip=endings,
         )
         if page_files:
-            report = merge_reports(await self._load_pages(page_files, readers), report)
+            report = merge_reports(await self.load_pages(page_files, readers), report)
         if engine.backfill is not None:
             await engine.backfill.finish(self.progress and partial(self.progress, "embedding passages"))
         return report
 
-    async def _load_pages(self, files: Sequence[FoundFile], readers: tuple[str, ...]) -> DocumentsReport:
-        """Read files in separate processes, and write their pages."""
+    async def load_pages(self, files: Sequence[FoundFile], readers: tuple[str, ...]) -> DocumentsReport:
+        """Read files in separate processes, and write their pages, after asking the policy."""
         engine = self.engine
+        await self._require_permission(PAGES.name, len(files))
         options = LoadOptions(scope=self.scope, now=engine.clock.now(), readers=readers, again=self.again)
         async with wiring.reading_workers() as workers:
             report = await load_documents(engine.pages, workers, files, options, progress=self.progress)
@@ -177,3 +176,18 @@ class FileLoader:
 def page_extensions(*, everything: bool) -> Some[str]:
     """Return the extensions of files loaded as pages: all supported ones, or those that cannot be records."""
     return wiring.PAGE_FILES if everything else wiring.DEFAULT_PAGE_FILES
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttachedFiles:
+    """Loads files that blocks link to as documents of pages."""
+
+    loader: FileLoader
+
+    async def load(
+        self, files: Sequence[FoundFile], readers: tuple[str, ...]
+    ) -> tuple[Mapping[str, str], Sequence[LoadProblem]]:
+        """Load files for these readers; returns the ids of their documents by name, and problems as warnings."""
+        report = await self.loader.load_pages(files, readers)
+        ids = {each.path: each.doc_id for each in report.files if each.doc_id and each.status != "failed"}
+        return ids, [*report.warnings, *(replace(each, warning=True) for each in report.failed)]

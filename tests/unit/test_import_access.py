@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,10 +11,12 @@ from msgspec.structs import replace
 
 from contexture import Contexture, Settings
 from contexture.errors import InvalidRequest
+from contexture.ingestion.blocks.attachments import AttachmentImport
 from contexture.ingestion.blocks.history import ImportHistory
 from contexture.ingestion.blocks.import_source import ImportSource
 from contexture.ingestion.blocks.importer import IMPORTS_FOLDER, ImportReport, WorkspaceWriter, run_import
 from contexture.ingestion.blocks.readers_map import ReadersMap
+from contexture.ingestion.files import FoundFile, LoadProblem
 from contexture.ingestion.loader import LoadReport, load_records
 from contexture.testing.doubles import NOON
 from contexture.types import PUBLIC, Record, Scope
@@ -25,6 +27,22 @@ ANNA = Scope(tenant="t", user="anna")
 BORIS = Scope(tenant="t", user="boris")
 MINE = ("user:anna",)
 PAGE = "---\nstatus: {status}\n---\n# Plans\n\nThe merger is near.\n"
+
+
+class Documents:
+    """Loads files as documents by noting them; one called `broken.pdf` cannot be read."""
+
+    def __init__(self) -> None:
+        self.loaded: list[tuple[str, tuple[str, ...]]] = []
+
+    async def load(
+        self, files: Sequence[FoundFile], readers: tuple[str, ...]
+    ) -> tuple[Mapping[str, str], Sequence[LoadProblem]]:
+        """Ids are made of names, contents and readers."""
+        good = [file for file in files if file.path.name != "broken.pdf"]
+        self.loaded += [(file.name, readers) for file in good]
+        problems = [LoadProblem(path=file.name, message="no PDF", warning=True) for file in files if file not in good]
+        return {file.name: f"{file.path.read_text()} for {readers[0]}" for file in good}, problems
 
 
 class Notes:
@@ -47,6 +65,7 @@ class Notes:
         readers_map: ReadersMap | None = None,
         again: bool = False,
         allow_empty: bool = False,
+        loader: Documents | None = None,
     ) -> ImportReport:
         """Import the folder."""
         writer = WorkspaceWriter(workspace=self.ctx.workspace, blocks=self.ctx.blocks, scope=ANNA, now=NOON)
@@ -57,6 +76,7 @@ class Notes:
             memory=ImportHistory(self.ctx.settings.home / IMPORTS_FOLDER),
             again=again,
             allow_empty=allow_empty,
+            attachments=loader and AttachmentImport(writer=writer, loader=loader, suffixes=("pdf",)),
         )
 
     async def page(self, name: str = "Plans") -> Block:
@@ -225,3 +245,48 @@ async def test_a_due_that_is_no_date(notes: Notes) -> None:
         "call": "some day",
         "write": "2026-06-01",
     }
+
+
+async def test_linked_files_are_documents(notes: Notes) -> None:
+    """Files are found by path and by name, loaded once, and linked from their block; a changed one has another id."""
+    loader = Documents()
+    notes.write("one", "files/a b.pdf")
+    notes.write("x", "broken.pdf")
+    notes.write("See ![[a b.pdf]], [it](../files/a%20b.pdf), [no](none.pdf) and [this](../broken.pdf).", "sub/Trip.md")
+    report = await notes.load(loader=loader)
+    (block,) = await notes.ctx.blocks.subtree(ANNA, (await notes.page("Trip")).id, depth=1, limit=9)
+
+    assert (block.properties["attachments"], report.attachments) == (["one for public"], 1)
+    assert [str(each) for each in report.warnings] == [
+        "broken.pdf: files of kind '.pdf' are not imported as blocks",
+        "broken.pdf: no PDF",
+    ]
+    assert report.unresolved == []
+    again = await notes.load(loader=loader)
+    assert (again.changed, (await notes.ctx.blocks.get(ANNA, [block.id]))[0].version) == (0, block.version)
+    notes.write("two", "files/a b.pdf")
+    await notes.load(loader=loader)
+
+    assert (await notes.ctx.blocks.get(ANNA, [block.id]))[0].properties["attachments"] == ["two for public"]
+
+
+async def test_a_file_of_a_locked_page_is_locked(notes: Notes) -> None:
+    """A document has the readers of its block in the store, which may have been set by hand."""
+    loader = Documents()
+    await notes.set_readers(*MINE)
+    notes.write("secret", "plans.pdf")
+    notes.write(PAGE.format(status="draft") + "\n![[plans.pdf]]\n")
+    await notes.load(loader=loader)
+
+    assert loader.loaded == [("plans.pdf", MINE)]
+
+
+async def test_files_outside_of_the_folder_are_not_loaded(notes: Notes) -> None:
+    """Neither by a path that leaves it nor through a link in the file system."""
+    loader = Documents()
+    (notes.folder.parent / "out.pdf").write_text("secret")
+    (notes.folder / "in.pdf").symlink_to(notes.folder.parent / "out.pdf")
+    notes.write("[a](../out.pdf) ![[in.pdf]] [b](file:///etc/x.pdf)", "Trip.md")
+    await notes.load(loader=loader)
+
+    assert loader.loaded == []

@@ -698,3 +698,21 @@ async def test_a_clock_at_the_end_of_the_calendar_is_refused(bench: WorkspaceBen
     """Weeks and zones cannot be counted from there."""
     with pytest.raises(InvalidRequest, match="the clock says"):
         await bench.builder.build({"query": "tasks due next week"}, scope=ANNA, now=NOON.replace(year=year))
+
+
+async def test_a_link_to_a_page_that_may_not_be_read_shows_no_title(new_folder: Callable[[], Path]) -> None:
+    """A hidden page and one that does not exist are shown alike; other links keep their text."""
+    blocks = (
+        block("home", BlockType.PAGE, "Home"),
+        block("a", BlockType.PARAGRAPH, "See [Salaries of all](block:pay) and [Lunch](block:menu) today.", "home"),
+        block("b", BlockType.PARAGRAPH, "See [Bonus plan](block:gone) as well.", "home", order=1),
+        block("pay", BlockType.PAGE, "Salaries of all", readers=("user:boris",)),
+        block("menu", BlockType.PAGE, "Lunch"),
+    )
+    async with workspace_bench(new_folder()) as bench:
+        await bench.load(blocks)
+        found = await ask(bench, focus={"pageId": "home"})
+
+    assert "See [not available] and [Lunch](block:menu) today." in found.serialized
+    assert "See [not available] as well." in found.serialized
+    assert "Salaries" not in str(found.json_form())

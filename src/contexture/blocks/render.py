@@ -24,7 +24,7 @@ Resolver = Callable[[str], str | None]
 
 NO_SCHEMA: Mapping[str, Json] = {}
 
-HIDDEN_COLUMNS = frozenset(("schema", "due", "done", "level", "language", "alias", "aliases", "icon"))
+HIDDEN_COLUMNS = frozenset(("schema", "due", "done", "level", "language", "alias", "aliases", "icon", "attachments"))
 """Properties that are rendered in a special way, or not at all."""
 
 _MAX_HEADING_LEVEL = 6

@@ -16,6 +16,7 @@ from contexture.cli._output import print_json, print_line, print_note, show_prog
 if TYPE_CHECKING:
     from contexture.config import Settings
     from contexture.engine import Contexture
+    from contexture.ingestion.blocks.attachments import AttachmentImport
     from contexture.ingestion.blocks.import_source import Importer, ImportSource
     from contexture.ingestion.blocks.importer import BlockWriter, ImportReport
     from contexture.ingestion.blocks.tables import TableColumns
@@ -129,7 +130,7 @@ def _import_paths(
     memory = ImportHistory(settings.home / IMPORTS_FOLDER)
     importers = wiring.load_importers()
 
-    async def run(writer: BlockWriter) -> list[ImportReport]:
+    async def run(writer: BlockWriter, attachments: AttachmentImport | None = None) -> list[ImportReport]:
         return [
             await run_import(
                 writer,
@@ -139,13 +140,19 @@ def _import_paths(
                 name=options.source,
                 again=options.again,
                 allow_empty=options.allow_empty,
+                attachments=attachments,
                 progress=progress,
             )
             for path in paths
         ]
 
     async def inside(engine: Contexture) -> list[ImportReport]:
-        return await run(WorkspaceWriter(workspace=engine.workspace, blocks=engine.blocks, scope=engine.scope, now=now))
+        from contexture.file_loading import AttachedFiles, FileLoader
+        from contexture.ingestion.blocks.attachments import AttachmentImport
+
+        writer = WorkspaceWriter(workspace=engine.workspace, blocks=engine.blocks, scope=engine.scope, now=now)
+        loader = AttachedFiles(loader=FileLoader(engine=engine, scope=engine.scope, progress=progress))
+        return await run(writer, AttachmentImport(writer=writer, loader=loader, suffixes=wiring.DEFAULT_PAGE_FILES))
 
     service = find_service(settings)
     if service is None:
@@ -167,6 +174,8 @@ def _print_report(report: ImportReport) -> None:
         f"{report.added} added, {report.changed} changed, {report.unchanged} unchanged, {report.deleted} deleted, "
         f"{len(report.failed)} failed"
     )
+    if report.attachments:
+        print_line(f"{report.attachments} linked files are documents")
     print_line(
         f"{report.links} links and {report.references} block references: {report.resolved} resolved, "
         f"{len(report.unresolved)} unresolved, {report.quoted} in code"

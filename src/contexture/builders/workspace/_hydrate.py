@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
+from urllib.parse import unquote
 
 from msgspec.structs import replace
 
@@ -75,6 +76,8 @@ def _blank_bare(state: BuildState, candidates: Sequence[Candidate]) -> list[Cand
 
 _REFERENCE = re.compile(r"\(\(([^()\s]+)\)\)")
 _LABELLED_REFERENCE = re.compile(r"\[([^\[\]\n]*)\]\(\(\(([^()\s]+)\)\)\)")
+_BLOCK_LINK = re.compile(r"\[([^\[\]\n]*)\]\(block:([^()\s]+)\)")
+_UNREADABLE = "[not available]"
 _EMBED = re.compile(r"\{\{embed\s+(?:\(\([^()\s]+\)\)|\[\[[^\[\]]+\]\])\s*\}\}|!\[\[[^\[\]]+\]\]")
 _EMBED_BLOCKS, _EMBED_DEPTH, _MAX_EMBEDS, _MAX_REFERENCES = 20, 4, 20, 200
 _REFERENCE_CHARS = 300
@@ -84,18 +87,19 @@ async def resolve_references(state: BuildState) -> Mapping[str, workspace.Block]
     """By id, the blocks whose text refers to others, with the text of those that the scope may read in its place.
 
     A reference becomes the quoted text of its target, an embed the target with what stands below it. One that does not
-    exist or may not be read stays as it is written.
+    exist or may not be read stays as it is written; the text of such a link to a block, often a title, is not shown.
     """
     if state.config.recipe is WorkspaceRecipe.SEED:
         return {}
     texts = {id_: block for id_, block in state.blocks.items() if block.type is not workspace.BlockType.CODE}
     embedding = [id_ for id_, block in texts.items() if _EMBED.search(block.text)][:_MAX_EMBEDS]
     names = [name for block in texts.values() for name in _REFERENCE.findall(block.text)]
-    if not embedding and not names:
+    linked = [unquote(name) for block in texts.values() for _, name in _BLOCK_LINK.findall(block.text)]
+    if not embedding and not names and not linked:
         return {}
     links = await state.store.links(state.scope, embedding, limit=4 * _MAX_EMBEDS) if embedding else ()
     targets = {link.source: link.target for link in reversed(links)}
-    wanted = list(dict.fromkeys([*targets.values(), *names[:_MAX_REFERENCES]]))
+    wanted = list(dict.fromkeys([*targets.values(), *names[:_MAX_REFERENCES], *linked]))
     known = {block.id: block for block in await state.store.get(state.scope, wanted)}
     inside = await state.store.subtrees(
         state.scope,
@@ -104,16 +108,14 @@ async def resolve_references(state: BuildState) -> Mapping[str, workspace.Block]
         leaves=workspace.SUMMARY_LEAVES,
     )
     embeds = {source: _render_embed(known[at], inside.get(at, ())) for source, at in targets.items() if at in known}
-    return {
-        id_: replace(block, text=_insert_references(block.text, embeds.get(id_, ""), known))
-        for id_, block in texts.items()
-        if id_ in embeds or not known.keys().isdisjoint(_REFERENCE.findall(block.text))
-    }
+    resolved = {id_: _insert_references(block.text, embeds.get(id_, ""), known) for id_, block in texts.items()}
+    return {id_: replace(texts[id_], text=text) for id_, text in resolved.items() if text != texts[id_].text}
 
 
 def _insert_references(text: str, embed: str, known: Mapping[str, workspace.Block]) -> str:
     if embed:
         text = _EMBED.sub(lambda _found: embed, text, count=1)
+    text = _BLOCK_LINK.sub(lambda found: found[0] if unquote(found[2]) in known else _UNREADABLE, text)
     text = _LABELLED_REFERENCE.sub(lambda found: found[1] if found[2] in known else found[0], text)
     return _REFERENCE.sub(lambda found: _quote(known[found[1]]) if found[1] in known else found[0], text)
 

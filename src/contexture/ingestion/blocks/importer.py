@@ -19,6 +19,7 @@ from contexture.ingestion.blocks._placement import (
     place_document,
     spread_orders,
 )
+from contexture.ingestion.blocks.attachments import AttachmentImport
 from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument, ImportItem, walk_drafts
 from contexture.ingestion.blocks.import_source import ImportSource
 from contexture.ingestion.files import LoadProblem
@@ -148,8 +149,8 @@ class ImportReport:
 
     `blocks` counts those below pages and databases, `bullets` the lines of the source that begin with a list marker.
     `links` counts `[[links]]` to pages and `references` links to blocks. Each of them is `resolved`, or `quoted` in
-    code and ignored, or listed in `unresolved`. `failed` lists what yielded no blocks, `warnings` what was changed or
-    skipped.
+    code and ignored, or listed in `unresolved`. `attachments` counts the linked files that are documents. `failed`
+    lists what yielded no blocks, `warnings` what was changed or skipped.
     """
 
     pages: int = 0
@@ -163,6 +164,7 @@ class ImportReport:
     changed: int = 0
     unchanged: int = 0
     deleted: int = 0
+    attachments: int = 0
     unresolved: list[DanglingLink] = field(default_factory=list[DanglingLink])
     failed: list[LoadProblem] = field(default_factory=list[LoadProblem])
     warnings: list[LoadProblem] = field(default_factory=list[LoadProblem])
@@ -176,7 +178,7 @@ class ImportResult:
     remembered: history.ImportSnapshot
 
 
-async def import_blocks(
+async def import_blocks(  # noqa: PLR0913 - options by name
     writer: BlockWriter,
     found: Iterable[ImportItem],
     *,
@@ -185,6 +187,7 @@ async def import_blocks(
     before: history.ImportSnapshot | None = None,
     again: bool = False,
     allow_empty: bool = False,
+    attachments: AttachmentImport | None = None,
     progress: Progress | None = None,
 ) -> ImportResult:
     """Import what was read from `source`; failures are reported and the rest is imported.
@@ -192,6 +195,7 @@ async def import_blocks(
     Blocks that did not change since `before` are not written, unless `again` is set. Blocks that an earlier import of
     the same source wrote and that are no longer found are deleted, except those of a file that could not be read.
     A source without a single document deletes nothing: it raises `InvalidRequest` unless `allow_empty` is set.
+    With `attachments`, files at `root` that blocks link to are loaded as documents.
     """
     documents, activity, report = _split_items(found)
     documents = await _reparent_orphans(writer, documents, report)
@@ -206,7 +210,14 @@ async def import_blocks(
         )
     await _write_blocks(writer, placed, report, again=again, progress=progress)
     await _delete_blocks(writer, removed, report)
-    await _check_links(writer, documents, placed, report)
+    attached: frozenset[str] = frozenset()
+    if attachments is not None:
+        rows = ((path, block) for path, each in placed.items() for block in each.blocks)
+        loaded = await attachments.run(Path(root), rows)
+        attached = frozenset(Path(file).name.casefold() for file in loaded.files)
+        report.attachments = len(loaded.files)
+        report.warnings = [each for each in report.warnings if each.path not in loaded.files] + list(loaded.problems)
+    await _check_links(writer, documents, placed, report, attached)
     await _record_activity(writer, activity, report)
     return ImportResult(
         report=report, remembered=history.ImportSnapshot(root=root, documents=work.snapshot_documents(placed))
@@ -420,7 +431,11 @@ async def _record_activity(writer: BlockWriter, activity: Sequence[Activity], re
 
 # --- links ---------------------------------------------------------------------------------
 async def _check_links(
-    writer: BlockWriter, documents: Sequence[DraftDocument], placed: Mapping[str, PlacedDocument], report: ImportReport
+    writer: BlockWriter,
+    documents: Sequence[DraftDocument],
+    placed: Mapping[str, PlacedDocument],
+    report: ImportReport,
+    attached: frozenset[str],
 ) -> None:
     names = LinkTargets()
     for each in placed.values():
@@ -428,7 +443,11 @@ async def _check_links(
     open_links = list(_find_unresolved(documents, placed, names, report))
     beyond = sorted({link.name for _, link in open_links})
     there = await writer.find_existing(beyond) if beyond else set[str]()
-    report.unresolved = [where for where, link in open_links if link.name not in there]
+    report.unresolved = [
+        where
+        for where, link in open_links
+        if link.name not in there and Path(link.name).name.casefold() not in attached
+    ]
     report.resolved = report.links + report.references - report.quoted - len(report.unresolved)
 
 
@@ -464,6 +483,10 @@ class WorkspaceWriter:
         """Write all blocks or none; no stored block can be read by more people than before."""
         return await self.workspace.put(self.scope, blocks, now=self.now, importing=access)
 
+    async def get(self, ids: Sequence[str]) -> Sequence[Block]:
+        """Return the stored blocks with who may read them."""
+        return await self.blocks.get(self.scope, ids)
+
     async def delete(self, ids: Sequence[str]) -> int:
         """Remove blocks and their descendants."""
         return await self.workspace.delete(self.scope, ids, now=self.now)
@@ -478,7 +501,7 @@ class WorkspaceWriter:
         await self.workspace.note(self.scope, activity)
 
 
-async def run_import(
+async def run_import(  # noqa: PLR0913 - options by name
     writer: BlockWriter,
     source: ImportSource,
     *,
@@ -487,6 +510,7 @@ async def run_import(
     name: str = "",
     again: bool = False,
     allow_empty: bool = False,
+    attachments: AttachmentImport | None = None,
     progress: Progress | None = None,
 ) -> ImportReport:
     """Import a source under a name, by default that of its folder or file; repeating it writes nothing.
@@ -505,6 +529,7 @@ async def run_import(
         before=before,
         again=again,
         allow_empty=allow_empty,
+        attachments=attachments,
         progress=progress,
     )
     memory.write(tenant, called, done.remembered)
