@@ -10,6 +10,7 @@ import pytest
 from contexture import Settings
 from contexture.adapters.keys import ApiKeys
 from contexture.conversation import Memory
+from contexture.ingestion.blocks.history import ImportHistory, ImportSnapshot
 from contexture.testing.doubles import NOON
 from contexture.types import PUBLIC, Record, Scope
 from support.service import small_engine
@@ -43,6 +44,17 @@ async def test_nobody_else_reads_the_files_of_a_store(home):
         await engine.build("pump")
         await engine.outbox.put(engine.scope, Memory(text="later"), Memory(text="too"))
     ApiKeys(home / "keys.sqlite").close()
+
+    assert [] == exposed(home)
+
+
+@pytest.mark.parametrize("mode", [None, 0o755])
+def test_nobody_else_reads_what_imports_remember(home, mode):
+    """The beginnings of texts, also in a folder that an earlier version gave to everyone."""
+    folder = home / "imports"
+    if mode is not None:
+        folder.mkdir(mode)
+    ImportHistory(folder).write("acme", "notes", ImportSnapshot(root="notes"))
 
     assert [] == exposed(home)
 

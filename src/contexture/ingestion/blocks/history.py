@@ -71,8 +71,10 @@ class ImportHistory:
 
     def _write(self, path: Path, remembered: ImportSnapshot) -> None:
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folder.chmod(0o700)  # holds beginnings of texts, also of an earlier version that made it for everyone
             part = path.with_suffix(".part")
+            part.touch(mode=0o600)
             part.write_bytes(msgspec.msgpack.encode(remembered))
             os.replace(part, path)  # noqa: PTH105 - said as what it is
         except OSError as failure:
