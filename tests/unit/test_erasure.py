@@ -228,6 +228,20 @@ async def test_a_forgotten_user_leaves_what_others_may_read(new_folder: Callable
             await ctx.forget(ForgetRequest(user_id="anna"), scope=boris)
 
 
+async def test_a_forgotten_user_leaves_nothing_that_was_stored_for_them(new_folder: Callable[[], Path]) -> None:
+    """What others have stored for the user alone goes too, also where the user has an own record of its id."""
+    folder = new_folder()
+    anna = Scope(tenant="t", user="anna")
+    async with engine(folder) as ctx:
+        for name in ("anna", "boris", "carl"):
+            text = f"The {WORD} as {name} tells it"
+            await ctx.add([Record(id="x", text=text, acl=("user:anna",))], scope=Scope(tenant="t", user=name))
+        receipt = await ctx.forget(ForgetRequest(user_id="anna"), scope=anna)
+
+        assert [] == traces(folder)
+        assert ("x",) == receipt.removed["documents"]
+
+
 async def test_forgetting_reaches_one_tenant_only(new_folder: Callable[[], Path]) -> None:
     """A record of the same id in another tenant, and builds that cite it, stay."""
     async with engine(new_folder()) as ctx:

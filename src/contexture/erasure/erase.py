@@ -36,6 +36,7 @@ __all__ = ["Erasure", "ErasureStores", "OwnerLookup"]
 
 _BATCH = 500
 _MAX_RECENT = 10_000  # erased records that a running build may still cite
+_MAX_ROUNDS = 8  # of records of one id that a user has from as many writers
 _SHOWN_CHARACTERS = 200  # of a matched text in a preview
 
 
@@ -62,13 +63,16 @@ class Erasure:
         rebuilt, pending = 0, list[str]()
         if request.preview:
             _add_ids(removed, _list_planned(plan, self._stores.clock.now()))
-        else:
+        for _ in range(0 if request.preview else _MAX_ROUNDS):
             plan = await self._planner.make_plan(request, scope)  # with memories that the outbox delivered meanwhile
             target = await self._make_target(plan, scope)
             _add_ids(removed, await self._erase_originals(plan, scope))
-            rebuilt = await self._rebuild_summaries(plan, scope)
+            rebuilt += await self._rebuild_summaries(plan, scope)
             _add_ids(removed, await self._erase_copies(scope, target))  # built in the meantime
-            pending += await self._scrub(plan)
+            pending += [each for each in await self._scrub(plan) if each not in pending]
+            # The user's own records may have hidden what others stored for the user under the same ids.
+            if not request.user_id or not (plan.memories or plan.records):
+                break
         return Receipt(
             receipt_id=f"forget-{uuid4().hex[:12]}",
             subject=request.subject,
