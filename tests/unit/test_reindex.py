@@ -118,6 +118,19 @@ async def test_the_two_messages_before_are_found_in_the_batch_and_in_the_index(
     assert {"m3": "Message 1.\nMessage 2.", "m4": "Message 2.\nMessage 3."} == found
 
 
+async def test_statements_of_one_message_are_context_together(new_folder: Callable[[], Path]) -> None:
+    """In the batch and in the index; of those, each reader is shown what they may read."""
+    async with workbench(new_folder()) as bench:
+        said = [make_record(name, f"I like {name}.", session="s", position=1) for name in ("cake", "tea")]
+        secret = make_record("x", "I stole it.", session="s", position=1, acl=("user:local",))
+        after = make_record("z", "Both.", session="s", position=2)
+        contexts = MessageContexts(bench.index, bench.preparer.vectors)
+        before = await contexts.find(LOCAL, NAME, [*said, secret, after])
+        await bench.add(LOCAL, [*said, secret])
+
+        assert {"z": "I like cake. I like tea."} == before == await contexts.find(LOCAL, NAME, [after])
+
+
 async def test_a_message_that_its_readers_may_not_read_is_no_context(new_folder: Callable[[], Path]) -> None:
     """Vectors of a public message do not depend on a private one before it."""
     async with workbench(new_folder()) as bench:

@@ -147,6 +147,7 @@ class AnswerOnce:
             asked=str(left.asked.message["content"]),
             told=result.reply,
             injected=tuple(citation.memory_id for citation in result.citations),
+            position=left.asked.position,
         )
         if await self.process.may_remember(scope):
             await self.process.remember(scope, said, result.model)

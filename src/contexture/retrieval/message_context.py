@@ -18,6 +18,8 @@ _MAX_PASSAGES = 64
 _MAX_RUN = 16  # messages read at once; each may have several passages
 
 _Place = tuple[str, int]
+_Said = tuple[str, frozenset[str]]
+"""A text and who may read it; several may have one position, such as the statements of one message."""
 
 
 class MessageContexts:
@@ -41,18 +43,18 @@ class MessageContexts:
 
         Messages with an id in `without` are left out too, as if they were not stored.
         """
-        placed = {place: record for record in records if (place := _place_of(record)) is not None}
+        placed = [(place, record) for record in records if (place := _place_of(record)) is not None]
         if not placed:
             return {}
-        known: dict[_Place, tuple[str, frozenset[str]]] = {
-            place: (record.text, frozenset(record.acl)) for place, record in placed.items()
-        }
-        for session in sorted({session for session, _ in placed}):
-            positions = [position for name, position in placed if name == session]
+        known: dict[_Place, list[_Said]] = {}
+        for place, record in placed:
+            known.setdefault(place, []).append((record.text, frozenset(record.acl)))
+        for session in sorted({session for session, _ in known}):
+            positions = [position for name, position in known if name == session]
             before = {at - back for at in positions for back in range(1, MESSAGES_BEFORE + 1)}
             missing = [at for at in before if at >= 0 and (session, at) not in known]
             known = {**await self._load(scope, collection, session, missing, without), **known}
-        contexts = {record.id: _join_before(place, record, known) for place, record in placed.items()}
+        contexts = {record.id: _join_before(place, record, known) for place, record in placed}
         return {id_: context for id_, context in contexts.items() if context}
 
     async def find_at(
@@ -89,19 +91,15 @@ class MessageContexts:
 
     async def _load(
         self, scope: Scope, collection: str, session: str, positions: Sequence[int], without: Some[str]
-    ) -> dict[_Place, tuple[str, frozenset[str]]]:
+    ) -> dict[_Place, list[_Said]]:
         found: dict[_Place, list[Hit]] = {}
         for hit in await self._search(scope, collection, session, positions):
             place = _place_of(hit.record)
             if place is not None and hit.record.id not in without:
                 found.setdefault(place, []).append(hit)
-        return {
-            place: (
-                " ".join(hit.text for hit in sorted(hits, key=lambda hit: hit.ordinal)),
-                frozenset(hits[0].record.acl),
-            )
-            for place, hits in found.items()
-        }
+        for hits in found.values():
+            hits.sort(key=lambda hit: (hit.record.id, hit.ordinal))
+        return {place: [(hit.text, frozenset(hit.record.acl)) for hit in hits] for place, hits in found.items()}
 
     async def _search(self, scope: Scope, collection: str, session: str, positions: Sequence[int]) -> list[Hit]:
         """The passages of the messages at these positions of a session."""
@@ -127,8 +125,9 @@ def _place_of(record: Record) -> _Place | None:
     return (record.session, record.position) if record.session and record.position is not None else None
 
 
-def _join_before(place: _Place, record: Record, known: Mapping[_Place, tuple[str, frozenset[str]]]) -> str:
+def _join_before(place: _Place, record: Record, known: Mapping[_Place, Sequence[_Said]]) -> str:
     session, position = place
-    before = [known.get((session, position - back), ("", frozenset[str]())) for back in range(MESSAGES_BEFORE, 0, -1)]
     readers = frozenset(record.acl)
-    return "\n".join(text[-_MAX_CHARACTERS:] for text, allowed in before if text and readers <= allowed)
+    before = [known.get((session, position - back), ()) for back in range(MESSAGES_BEFORE, 0, -1)]
+    texts = [" ".join(text for text, allowed in said if readers <= allowed) for said in before]
+    return "\n".join(text[-_MAX_CHARACTERS:] for text in texts if text)
