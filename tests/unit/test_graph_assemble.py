@@ -135,6 +135,13 @@ def test_a_question_names_an_entity_in_any_case_and_by_surname(question, key):
     assert [key] == find_named_entities(graph, question)
 
 
+def test_a_hyphenated_name_is_as_full_as_one_with_spaces():
+    """The usual spelling is shown."""
+    graph = naming(*[("place", "Mar-del-Norte")] * 5, ("place", "Mar del Norte"))
+
+    assert ["Mar-del-Norte"] == [each.name for each in graph.entities]
+
+
 def test_a_surname_that_names_something_else_finds_no_person():
     """A company of the same name is meant more often than its founder."""
     named = (("person", "Otto Lund"), *[("organization", "Lund")] * 9)

@@ -75,6 +75,8 @@ LINES = (
     "Captain Ivar Lund addresses a press conference in Bergen on May 3, 2024.",
     "A truck sits on the edge of the pier, Friday, May 3, 2024, in Bergen, after a storm swept it away.",
     "Crews sing. Ivar Lund for CNN A ferry leaves. Ivar Lund for CNN Ferries wait in the fog on Monday.",
+    "Captain Ivar Lund greets guests at the pier in Bergen on May 3.",
+    f"Crews run from a storm that closed the harbour {'and the ports ' * 15}in Bergen, on Saturday. Ivar Lund/Reuters",
     "A captain waits for his crew amid the fog in Bergen, Norway, on May 3.",
     "People celebrate at the pier in Bergen upon learning about the end of the strike on Friday.",
     "Children near the old ferry in the harbour of Bergen on May 3.",
@@ -231,6 +233,15 @@ def test_names_above_the_story_are_a_byline():
     """A line of names before the first sentence is marked; the same line after it is not."""
     assert STORY == story(f"Maurie Backman\nThe Harbour Herald\n\n{STORY}")
     assert f"{STORY}\nNew Orleans" == story(f"{STORY}\nNew Orleans")
+
+
+def test_the_captions_of_a_gallery_are_found_by_one_of_them():
+    """Lines of one sentence that end with a day are captions beside one that surely is; alone they are not."""
+    caption = "A captain waits for his crew amid the fog in Bergen, Norway, on May 3."
+    other = "Guards outside the yard where the ferries were brought in Bergen, Norway, on May 3."
+
+    assert STORY == story(f"{caption}\n\n{STORY}\n\n{other}")
+    assert other in story(f"{STORY}\n\n{other}")
 
 
 def test_the_text_stays_whole_and_passages_leave_boilerplate_out():

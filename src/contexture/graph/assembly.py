@@ -6,6 +6,7 @@ Names of one entity are merged and relations are weighted.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -177,7 +178,12 @@ def _main_spelling(counts: Counter[str]) -> str:
 
     A full name says more than the surname, however often that is used.
     """
-    return min(counts, key=lambda each: (" " not in each or _repeats_word(each), -counts[each], -len(each), each))
+    return min(
+        counts, key=lambda each: (not _WORD_GAP.search(each) or _repeats_word(each), -counts[each], -len(each), each)
+    )
+
+
+_WORD_GAP = re.compile(r"\w[ -]\w")
 
 
 def _repeats_word(name: str) -> bool:

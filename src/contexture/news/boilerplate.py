@@ -166,13 +166,14 @@ ENGLISH_RULES: tuple[BoilerplateRule, ...] = (
                     rf"(?:An?|People|Children|Residents|Crowds|Mourners|Soldiers|Firefighters|Rescuers|Workers|Volunteers|Supporters|Protesters|Demonstrators|Passengers|Migrants|Police\ officers)\ "
                     rf"(?:[\w'’-]+\ ){{0,5}}?(?:[a-z]+s|run|walk|stand|sit|wait|watch|hold|carry|celebrate|gather|look|march|protest|near|take|light|pray|search|work|wave|fight)\ [^.!?]{{10,200}}"
                     rf",?\ (?:on\ )?(?:(?i:mon|tues|wednes|thurs|fri|satur|sun)day|{_MONTH}\ \d{{1,2}})\.", longest=280, cased=True),
+    _rule(C, WHOLE, rf"(?!.*\b(?:said|says|told|will|would)\b).{{5,150}}\b(?:poses?|gestures|waves|greets?|shakes?\ hands|(?:is|are)\ (?:seen|pictured|shown))\ [^.!?]{{5,150}}\ (?:on\ )?{_MONTH}\ \d{{1,2}}\.", longest=320),
     # Of galleries, whose captions stand in one line with their numbers or credits
     _rule(C, LINE, r".*?\bhide\ caption\ \d+\ of\ \d+\b", longest=50_000),
     _rule(C, LINE, r"(?:.{5,400}?(?:/(?:AP|AFP|EPA|Reuters|Getty\ Images)|\ for\ CNN)\ (?=[A-Z])){2}", cased=True, longest=50_000),
     _rule(C, WHOLE, r".{10,300}\ courtesy\ of\ [^.]{3,60}", longest=360),
     _rule(C, SENTENCE, r"\(?(?:photo|image|picture|video|illustration)s?\ (?:by|credit|courtesy)\b[^.]{0,120}\)?\.?$"),
     _rule(C, SENTENCE, r"(?:/|\bvia\ |^|\()(?:getty(?:\ images)?|afp|ap(?:\ photo)?|reuters|shutterstock|istock|alamy|epa|zuma|tns|usa\ today\ sports|bloomberg|adobe\ stock|unsplash|anadolu(?:\ agency)?)(?:/[\w .]+)?\)?\.?$"),
-    _rule(C, WHOLE, r".{0,200}(?:/getty\ images|/ap\ photo|/shutterstock|via\ getty|/afp|/reuters|/file)\.?\)?", longest=240),
+    _rule(C, WHOLE, r".{0,330}(?:/getty\ images|/ap\ photo|/shutterstock|via\ getty|/afp|/reuters|/file)\.?\)?", longest=380),
     # Teasers
     _rule(T, WHOLE, r"(?:[>»→•*\s]*)(?:read|see|learn|view|show|load|find\ out)\ (?:more|also|full\ (?:story|article)|next|it\ here)(?:\ (?:here|stories|»|→))?[.…>»→ ]*", longest=60),
     _rule(T, LINE, r"[>»→•*\s]*(?:read\ (?:more|also|next|this|the\ full\ story)|related(?:\ (?:article|content|stories|story|coverage|link|video))?|see\ (?:also|more)|also\ (?:read|see|watch|on)|more(?:\ (?:from|on|about)\b[^:]{0,40})?"
@@ -302,7 +303,27 @@ def find_boilerplate(text: str, *, is_repeated: Callable[[str], bool] | None = N
         left = end - start - sum(span.end - span.start for span in spans)
         seen += bool(left)
         story = story or (left > 0 and is_sentence(text[spans[-1].end if spans else start : end]))
-    return tuple(found)
+    return tuple(sorted((*found, *_find_gallery(text, found)), key=lambda span: span.start))
+
+
+_MIN_GALLERY = 2
+_DATED_LINE = re.compile(
+    rf"(?!.*\b(?:said|says|told|will|would|announced|according to)\b)[^.!?]{{20,260}}\b(?:on )?{_MONTH} \d{{1,2}}\.",
+)
+
+
+def _find_gallery(text: str, found: Sequence[BoilerplateSpan]) -> list[BoilerplateSpan]:
+    """The other captions of a gallery: lines of one sentence that end with a day, as one or more known captions do."""
+    known = {span.start for span in found if span.kind is BoilerplateKind.CAPTION}
+    taken = {span.start for span in found}
+    dated = [(start, end) for start, end in _iter_lines(text) if _DATED_LINE.fullmatch(text, start, end)]
+    if len(dated) < _MIN_GALLERY or known.isdisjoint(start for start, _ in dated):
+        return []
+    return [
+        BoilerplateSpan(start=start, end=end, kind=BoilerplateKind.CAPTION)
+        for start, end in dated
+        if start not in taken
+    ]
 
 
 def is_sentence(text: str) -> bool:
