@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -75,6 +76,18 @@ async def test_bad_input_is_answered_in_our_shape(client, body, status, code, sa
     assert (status, code) == (answer.status_code, told["error"]["code"])
     assert said in told["error"]["user_message"]
     assert told["meta"]["correlation_id"]
+
+
+@pytest.mark.parametrize("path", ["/v1/commands", "/v1/context/command"])
+@pytest.mark.parametrize("body", [b"{bad", b"[]", b"", b'{"raw_command": 7}'])
+async def test_a_malformed_body_has_the_id_of_an_error_of_commands(client, path, body):
+    """The id in the body and in the header is one, and of the form that errors of commands have."""
+    answer = await client.post(path, content=body, headers={"Content-Type": "application/json"})
+    name = answer.json()["meta"]["correlation_id"]
+
+    assert 422 == answer.status_code
+    assert re.fullmatch(r"ctx-error-[0-9a-f]{8}", name)
+    assert name == answer.headers["X-Correlation-Id"]
 
 
 async def test_another_users_rights_decide(client):

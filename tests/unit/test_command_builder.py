@@ -337,6 +337,31 @@ def test_settings_name_experiments_and_models():
         experiments(Settings(command_experiments={"e": {"a": {"k_final": 1.5}}}))
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("/aks x", "'/aks' — не команда; возможно, имелось в виду /ask?"),
+        ("/weather", "'/weather' — не команда; есть /ask, /events"),
+        ("", "команды нет; начните с /ask, "),
+        ("/memory stor x", "'stor' (символ 9) — не режим /memory; возможно, имелось в виду /memory store?"),
+        ("/ask days=7 x", "'days=7' (символ 6) — не аргумент; возможно, имелось в виду window=1w? Текст,"),
+        ("/ask --colour x", "'--colour' (символ 6) — не аргумент; есть window, "),
+        ("/ask lang=de", "'de' (символ 11) — не значение lang: подходят ru, en, auto, например lang=ru"),
+        ("/ask k=many", "'many' (символ 8) — не значение k: укажите целое число от 5 до 10, например k=8"),
+        ("/ask k=5 k=6", "k указано ещё раз (символ 10); укажите один раз: k=8"),
+        ("/ask lang= window=24h", "у lang (символ 6) нет значения; напишите lang=ru"),
+        ('/ask topic="AI', "кавычка (символ 12) не закрыта: "),
+    ],
+)
+async def test_a_refusal_is_in_the_users_language(line, told):
+    """What was typed and the keys stay as they are; the rest is Russian."""
+    with pytest.raises(CommandRefused) as refused:
+        await built({"raw_command": line, "args": "", "user_lang": "ru"})
+
+    message = refused.value.to_dict()["error"]["user_message"]
+    assert message.startswith(f"Команду не удалось выполнить, запрос нужно исправить: {told}")
+
+
 async def test_a_refusal_is_told_in_the_language_of_the_user():
     """A Russian user reads a Russian sentence around the words that were typed; the technical message stays English."""
     with pytest.raises(CommandRefused) as refusal:

@@ -50,6 +50,8 @@ def error_response(error: Exception, scope: Scope, *, status: int | None = None)
     """Return the response for a request that failed with `error`; `status` overrides the status of its code."""
     if isinstance(error, errors.CommandError):
         replace_correlation_id(scope, error.correlation_id)
+    elif scope["path"] in _COMMAND_PATHS and isinstance(error, errors.InvalidRequest):  # a body that is no command
+        replace_correlation_id(scope, f"ctx-error-{secrets.token_hex(4)}")
     name = get_correlation_id(scope)
     chosen = status or STATUS_BY_CODE[error_object(error, name)["error"]["code"]]
     if is_openai_path(scope["path"]):
@@ -85,6 +87,7 @@ def is_openai_path(path: str) -> bool:
     return path in _OPENAI_PATHS or path.startswith("/v1/models/")
 
 
+_COMMAND_PATHS = frozenset({"/v1/commands", "/v1/context/command"})
 _OPENAI_PATHS = frozenset({"/v1/chat/completions", "/v1/models", "/v1/embeddings"})
 _OPENAI_CODES: Mapping[type[Exception], str] = {
     errors.BudgetTooSmall: "context_length_exceeded",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -331,6 +332,44 @@ UNAVAILABLE_MESSAGES = {"ru": "Источник данных сейчас нед
 TIMEOUT_MESSAGES = {"ru": "Время на ответ истекло раньше, чем ответил источник данных. Повторите запрос позже."}
 """The same messages for users of other languages; the reason of a refusal names parts of the command as typed."""
 
+_RUSSIAN_REASONS = tuple(
+    (re.compile(pattern), told)
+    for pattern, told in (
+        (r" at character (\d+)", r" (символ \1)"),
+        (r"^there is no command; begin with one of (.+?), such as (.+)$", r"команды нет; начните с \1, например \2"),
+        (r" is not a command; did you mean (.+)\?$", r" — не команда; возможно, имелось в виду \1?"),
+        (r" is not a command; there are (.+)$", r" — не команда; есть \1"),
+        (
+            r" is not a mode of /memory; did you mean (.+?)\? Words to look for can stand in quotes: ",
+            r" — не режим /memory; возможно, имелось в виду \1? Слова для поиска можно взять в кавычки: ",
+        ),
+        (r" is not an argument; did you mean (.+?)\? ", r" — не аргумент; возможно, имелось в виду \1? "),
+        (r" is not an argument; there are (.+?)\. ", r" — не аргумент; есть \1. "),
+        (r"Text to be taken as it is can stand in quotes\.$", "Текст, который нужен как есть, можно взять в кавычки."),
+        (r" is not a value of (\w+): give one of ", r" — не значение \1: подходят "),
+        (
+            r" is not a value of (\w+): give a whole number from (\d+) to (\d+)",
+            r" — не значение \1: укажите целое число от \2 до \3",
+        ),
+        (r", such as (\S+)$", r", например \1"),
+        (r"^(\w+) is given again (\(.+?\)); say it once: ", r"\1 указано ещё раз \2; укажите один раз: "),
+        (r"^(\w+) (\(.+?\)) has no value; write ", r"у \1 \2 нет значения; напишите "),
+        (
+            r"^the quote (\(.+?\)) is not closed: (.+); put (.) where it ends$",
+            r"кавычка \1 не закрыта: \2; поставьте \3",
+        ),
+        (r"^the command has ([\d,]+) characters; write at most ([\d,]+)$", r"в команде \1 знаков; допустимо \2"),
+        (r"^there is nothing to store; say what, as in ", "нечего сохранять; скажите, что именно: "),
+    )
+)
+
+
+def translate_reason(reason: str, lang: str) -> str:
+    """Why a command was refused, in Russian where there is a translation; what was typed stays as it is."""
+    for pattern, told in _RUSSIAN_REASONS if lang == "ru" else ():
+        reason = pattern.sub(told, reason, count=1)
+    return reason
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommandErrorFactory:
@@ -358,7 +397,8 @@ class CommandErrorFactory:
         elif isinstance(failure, errors.SourceError):
             late = isinstance(failure, errors.SourceTimeout)
             kind, messages = errors.CommandUnavailable, TIMEOUT_MESSAGES if late else UNAVAILABLE_MESSAGES
-        message = messages.get(self.lang, "{reason}").replace("{reason}", str(failure))
+        reason = translate_reason(str(failure), self.lang)
+        message = messages.get(self.lang, "{reason}").replace("{reason}", reason)
         tech = f"the command gave no context, {type(failure).__name__}: {failure}"
         return kind(message, tech=tech, version=self.version, correlation_id=self.correlation_id)
 
