@@ -103,7 +103,6 @@ class Contexture:
         self._preparer = wiring.preparer(settings, embedders, self._redactor)
         self._message_contexts = MessageContexts(store, self._preparer.vectors)
         cuts = {PAGES.name: cut_stored_page}
-        self.reindexer = Reindexer(store, self._preparer, cuts, skipped=(VISUAL_PAGES.name,))
         self._clock = clock or wiring.SystemClock()
         self.health: Health = wiring.memory_health(settings)
         self._memory = wiring.memory_service(
@@ -144,13 +143,15 @@ class Contexture:
             pool=pool,
             on_removed=lambda scope, records: self.erasure.erase_copies(scope, PAGES.name, records),
         )
+        rewrites = {VISUAL_PAGES.name: self.pages.embed_visually}
+        self.reindexer = Reindexer(store, self._preparer, cuts, rewrites)
         self.backfill = (
             VectorBackfill(
                 backlog=self._routed_index,
                 index=store,
                 preparer=self._preparer,
                 cuts=cuts,
-                embedders={VISUAL_PAGES.name: self.pages.embed_visually},
+                embedders=rewrites,
             )
             if isinstance(self._routed_index, VectorBacklog)
             else None

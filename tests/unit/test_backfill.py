@@ -119,6 +119,28 @@ def document() -> Document:
     )
 
 
+async def test_pages_are_seen_by_a_new_embedder_after_they_are_indexed_again(new_folder: Callable[[], Path]) -> None:
+    """Visual search has vectors of its own, which are computed again from the stored pages."""
+    folder, counts = new_folder(), list[int]()
+
+    async def count_seen(ctx: Contexture) -> int:
+        asked = "valve 3 of the pump"
+        return len(await ctx.pages.find(ctx.scope, asked, k=5, text=False, visual=True, trace=Trace()))
+
+    async with engine(folder, HashEmbedder(16, "old-en")) as ctx:
+        await ctx.pages.add(ctx.scope, document(), now=NOON)
+        await ctx.embed_rest()
+        counts.append(await count_seen(ctx))
+    async with engine(folder, HashEmbedder(24, "new-en")) as ctx:
+        step = await ctx.reindexer.step(ctx.scope)
+        while not step.done:
+            step = await ctx.reindexer.step(ctx.scope, collection=step.collection, after=step.after)
+        counts.append(await count_seen(ctx))
+
+        assert [5, 5] == counts
+        assert {"new-en", "hash-any@en"} == set(await ctx.index.spaces(ctx.scope, "pages_visual") or ())
+
+
 async def test_what_waits_survives_a_restart_and_is_embedded_once(new_folder: Callable[[], Path]) -> None:
     """A store that is closed in the middle goes on where it stopped."""
     folder, first, second = new_folder(), RecordedEmbedder(16, "hash-en"), RecordedEmbedder(16, "hash-en")

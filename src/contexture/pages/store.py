@@ -35,7 +35,7 @@ from contexture.retrieval.search import SEMANTIC, FoundPassage, HybridSearch
 from contexture.retrieval.text_facts import attach_text_facts
 from contexture.text.terms import extract_terms
 from contexture.text.unicode import repair_text
-from contexture.types import Candidate, Equals, Filter, PreparedRecord, Record, Scope, UnembeddedBatch
+from contexture.types import Candidate, Equals, Filter, PreparedRecord, Record, Scope
 
 __all__ = [
     "AddedDocument",
@@ -157,9 +157,8 @@ class PageStore:
         await self._drop_stale_pages(scope, document, stored)
         return AddedDocument(doc_id=document.doc_id, pages=len(document.pages))
 
-    async def embed_visually(self, scope: Scope, batch: UnembeddedBatch) -> None:
-        """Compute the vectors of pages that the visual collection holds without any; see `VectorBacklog`."""
-        visual = [each.record for each in batch.passages]
+    async def embed_visually(self, scope: Scope, visual: Sequence[Record]) -> None:
+        """Compute the vectors of records of the visual collection, again if they have some."""
         stored = await self._index.get(scope, _COLLECTION, [record.id for record in visual])
         pages: dict[str, Page] = {}
         for record in stored:

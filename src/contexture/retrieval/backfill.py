@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import structlog
@@ -12,14 +12,14 @@ from contexture.errors import ContextError
 from contexture.ports import Index, VectorBacklog
 from contexture.retrieval.message_context import MessageContexts
 from contexture.retrieval.prepare import CutFunction, Preparer
-from contexture.types import ReadersScope, UnembeddedBatch
+from contexture.types import ReadersScope, Record, UnembeddedBatch
 
 _BATCH = 32  # passages embedded at a time, about a second: so soon is it another tenant's turn
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 30.0  # after a failure
 
-EmbedFunction: TypeAlias = Callable[[ReadersScope, UnembeddedBatch], Awaitable[None]]
-"""Embeds the records of a batch and writes them; a written record leaves the backlog."""
+EmbedFunction: TypeAlias = Callable[[ReadersScope, Sequence[Record]], Awaitable[None]]
+"""Embeds records and writes them; a written record leaves the backlog."""
 
 
 class VectorBackfill:
@@ -83,8 +83,10 @@ class VectorBackfill:
             self._last_tenant = batch.tenant
             readers = tuple(sorted({name for each in batch.passages for name in each.record.acl}))
             scope = ReadersScope(tenant=batch.tenant, user="vectors", readers=readers)
-            embed = self._embedders.get(batch.collection, self._embed)
-            await embed(scope, batch)
+            if batch.collection in self._embedders:
+                await self._embedders[batch.collection](scope, [each.record for each in batch.passages])
+            else:
+                await self._embed(scope, batch)
             return batch
 
     async def _embed(self, scope: ReadersScope, batch: UnembeddedBatch) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection as Container
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from typing_extensions import TypedDict
 
@@ -17,6 +17,9 @@ from contexture.retrieval.prepare import CutFunction, Preparer
 from contexture.types import Record, Scope
 
 MAX_BATCH = 64
+
+ReindexFunction: TypeAlias = Callable[[Scope, Sequence[Record]], Awaitable[None]]
+"""Computes what a collection holds of these records again and writes them, where a `Preparer` cannot."""
 
 
 class ReindexStepJson(TypedDict):
@@ -45,9 +48,9 @@ class ReindexStep(JsonResult):
 class Reindexer:
     """Prepares the records that a scope may read again, collection by collection, in the order of their ids.
 
-    It runs beside searches and writes: a record that is written meanwhile is left as it was written. Collections in
-    `skipped` hold more than the preparer computes, and stay as they are. `cuts` say, by collection, how its records are
-    cut into passages where that is not by sentences and length.
+    It runs beside searches and writes: a record that is written meanwhile is left as it was written. `cuts` say, by
+    collection, how its records are cut into passages where that is not by sentences and length; `others` do it for
+    collections that hold more than the preparer computes.
     """
 
     def __init__(
@@ -55,13 +58,13 @@ class Reindexer:
         index: Index,
         preparer: Preparer,
         cuts: Mapping[str, CutFunction] | None = None,
-        skipped: Container[str] = (),
+        others: Mapping[str, ReindexFunction] | None = None,
     ) -> None:
         self._index = index
         self._cuts = dict(cuts or {})
         self._preparer = preparer
         self._contexts = MessageContexts(index, preparer.vectors)
-        self._skipped = frozenset(skipped)
+        self._others = dict(others or {})
 
     async def step(self, scope: Scope, *, collection: str = "", after: str = "", limit: int = MAX_BATCH) -> ReindexStep:
         """Prepare the next `limit` records after an id of a collection, or of the next collection if none is left.
@@ -70,12 +73,15 @@ class Reindexer:
         """
         if not 1 <= limit <= MAX_BATCH:
             raise InvalidRequest(f"`limit` must lie between 1 and {MAX_BATCH}, not {limit}")
-        names = sorted(each.name for each in await self._index.collections(scope) if each.name not in self._skipped)
+        names = sorted(each.name for each in await self._index.collections(scope))
         for name in (name for name in names if name >= collection):
             start = after if name == collection else ""
             records = await self._index.scroll(scope, name, after=start, limit=limit)
             if records:
-                await self._prepare_again(scope, name, records)
+                if name in self._others:
+                    await self._others[name](scope, records)
+                else:
+                    await self._prepare_again(scope, name, records)
                 return ReindexStep(records=len(records), collection=name, after=records[-1].id, done=False)
         return ReindexStep(records=0, collection="", after="", done=True)
 
