@@ -212,6 +212,16 @@ async def test_overdue_never_lists_a_completed_task(engine: Contexture, user: st
     assert f"Overdue tasks: {len(expected(user, overdue))}, all shown below." in built.serialized
 
 
+@pytest.mark.parametrize(
+    "question", ["Who owns the most customers?", "У кого больше всего клиентов?", "Wer hat die meisten Kunden?"]
+)
+async def test_who_has_most_rows_is_a_fact(engine: Contexture, question: str) -> None:
+    """The rows of a database are counted per person."""
+    built = await engine.build_workspace({"query": question}, scope=PEOPLE["demo"], now=NOON)
+
+    assert "- by owner: anna 5, boris 4, demo 3" in built.serialized
+
+
 async def test_no_overdue_tasks_is_a_fact(engine: Contexture) -> None:
     """It is said, not left to be guessed from an empty list."""
     early = NOON - timedelta(days=400)

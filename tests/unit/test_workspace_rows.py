@@ -156,3 +156,35 @@ async def test_two_equal_tasks_are_two(engine: Contexture) -> None:
     built = await engine.build_workspace({"query": "Which tasks are overdue?"}, now=NOW)
 
     assert "Overdue tasks: 2, all shown below." in built.serialized
+
+
+@pytest.mark.parametrize(
+    ("query", "fact"),
+    [
+        ("Which tasks belong to the project Apollo?", "Rows of “Tasks” with project apollo: 2,"),
+        ("What are the open tasks?", "Open rows of “Tasks”: 2,"),
+        ("Which tasks are done?", "Done rows of “Tasks”: 1,"),
+        ("Which tasks are blocked?", "Rows of “Tasks” with status blocked: 1,"),
+        ("Сколько задач по статусам?", "Rows of “Tasks”: 3,"),
+    ],
+)
+async def test_rows_of_a_table_of_tasks_without_dates(engine: Contexture, query: str, fact: str) -> None:
+    """Rows that have only a status are the tasks of a question when their table is called so."""
+    rows = [
+        Block(
+            id=f"task{at}",
+            type=BlockType.DB_ROW,
+            text=text,
+            parent="tasks",
+            properties={"Status": status, "Project": project},
+        )
+        for at, (text, status, project) in enumerate(
+            (("Write plan", "Done", "Apollo"), ("Order parts", "Blocked", "Apollo"), ("Call bank", "Doing", "Gemini"))
+        )
+    ]
+    schema = {"Status": "text", "Project": "text"}
+    tasks = Block(id="tasks", type=BlockType.DB, text="Tasks", properties={"schema": schema})
+    await engine.workspace.put(engine.scope, [tasks, *rows], now=NOW)
+    built = await engine.build_workspace({"query": query}, now=NOW)
+
+    assert fact in built.serialized

@@ -76,8 +76,21 @@ _PER = re.compile(
 )
 _WHO = _words(r"who", r"whom", r"кто", r"у кого", r"кому", r"wer", r"wem")
 _MOST = _words(
-    r"most", r"least", r"fewest", r"больше всего", r"больше всех", r"меньше всего", r"am meisten", r"has", r"have"
+    r"most",
+    r"least",
+    r"fewest",
+    r"больше всего",
+    r"больше всех",
+    r"меньше всего",
+    r"am meisten",
+    r"die meisten",
+    r"has",
+    r"have",
 )
+_SUPERLATIVE = _words(
+    r"most", r"least", r"fewest", r"больше всего", r"больше всех", r"меньше всего", r"меньше всех", r"am meisten",
+    r"die meisten", r"am wenigsten", r"die wenigsten",
+)  # fmt: skip
 _PEOPLE_WORDS = re.compile(
     r"person|people|assignee|owner|member|teammate|colleague|employee|responsible|one|человек|люд|исполнител|сотрудник"
     r"|коллег|ответствен|участник|владел|mitarbeiter|zuständig|bearbeiter|besitzer",
@@ -138,7 +151,8 @@ _LATIN = dict(
 )
 _SUBJECTS = {
     "клиент": "customer", "заказчик": "customer", "лид": "lead", "встреч": "meeting", "событи": "event",
-    "письм": "email", "почт": "email", "проект": "project", "сделк": "deal", "контакт": "contact",
+    "задач": "task", "aufgabe": "task", "письм": "email", "почт": "email",
+    "проект": "project", "сделк": "deal", "контакт": "contact",
     "kunde": "customer", "kunden": "customer", "termine": "meeting", "besprechung": "meeting", "projekt": "project",
 }  # fmt: skip
 _STOP_WORDS = frozenset(
@@ -199,7 +213,9 @@ async def collect_work(state: BuildState, section: SectionType) -> Sequence[Cand
     reading = await _read_question(state)
     found: dict[str, workspace.Block] = {}
     first = 1.0
-    for planned in _plan_queries(state, reading):
+    databases = await _find_task_databases(state, reading)
+    plans = await _plan_task_rows(state, reading, databases) if databases else _plan_queries(state, reading)
+    for planned in plans:
         selection = await _run(state, planned, reading, limit)
         state.facts.append(_make_fact(planned, selection))
         found |= {block.id: block for block in selection.blocks if block.id not in found}
@@ -379,6 +395,53 @@ async def _find_databases(state: BuildState, question: str) -> list[workspace.Bl
     return [block for block in databases if best and scores[block.id] == best]
 
 
+async def _find_task_databases(state: BuildState, reading: _Reading) -> tuple[workspace.Block, ...]:
+    """The databases called `Tasks` or alike that a question about tasks names, if their rows are no tasks otherwise.
+
+    A row is a task when it has a due date or says whether it is done; a table of tasks may only have a status.
+    """
+    if not reading.is_about_tasks or _is_about_rows(reading):
+        return ()
+    named = tuple(block for block in reading.databases if _TASKS.search(block.text))
+    if not named:
+        return ()
+    ids = tuple(block.id for block in named)
+    tasks = await state.store.select(state.scope, workspace.BlockQuery(databases=ids, cells=(_ANY_TASK,)), limit=0)
+    return () if tasks.total else named
+
+
+async def _plan_task_rows(
+    state: BuildState, reading: _Reading, databases: tuple[workspace.Block, ...]
+) -> list[PlannedQuery]:
+    """The rows of such databases; whether they are done is what their status says."""
+    planned = _plan_rows(state, replace(reading, databases=databases), every_row=True)
+    columns = tuple(
+        name
+        for block in databases
+        for name in map(workspace.plain_name, database_schema(block))
+        if _STATUS_COLUMNS.match(name)
+    )
+    if planned is None:
+        return []
+    wants_done = _DONE.search(reading.question) is not None
+    if not columns or (reading.labels and not wants_done) or reading.states or _COUNT.search(reading.question):
+        return [planned]
+    counted = await state.store.select(state.scope, changed(planned.query, cells=(), group_by=columns), limit=0)
+    values = {workspace.plain_name(value) for groups in counted.groups.values() for value in groups}
+    cell = workspace.CellFilter(
+        names=columns, values=tuple(sorted(value for value in values if workspace.means_done(value) is wants_done))
+    )
+    kept = (
+        planned
+        if not wants_done
+        else _plan_rows(state, replace(reading, databases=databases, labels=()), every_row=True)
+    )
+    if kept is None or not cell.values:
+        return [planned]
+    label = f"{'done' if wants_done else 'open'} {kept.label}"
+    return [replace(kept, label=label, query=changed(kept.query, cells=(*kept.query.cells, cell)))]
+
+
 def _plan_queries(state: BuildState, reading: _Reading) -> Iterator[PlannedQuery]:
     if _REPORT.search(reading.question):
         yield from _plan_report(state, reading)
@@ -427,7 +490,7 @@ def _plan_tasks(state: BuildState, reading: _Reading) -> PlannedQuery | None:
     return PlannedQuery(label=label, query=query)
 
 
-def _plan_rows(state: BuildState, reading: _Reading) -> PlannedQuery | None:
+def _plan_rows(state: BuildState, reading: _Reading, *, every_row: bool = False) -> PlannedQuery | None:
     columns = {workspace.plain_name(name) for block in reading.databases for name in database_schema(block)}
     inside = replace(
         reading,
@@ -440,7 +503,8 @@ def _plan_rows(state: BuildState, reading: _Reading) -> PlannedQuery | None:
     when, time_cells = _date_filters(inside, columns)
     every = (*cells, *label_cells, *state_cells, *time_cells)
     asks = any(words.search(reading.question) for words in (_ALL, _COUNT, _PER))
-    if not every and not _COUNT.search(reading.question) and not _PER.search(reading.question):
+    ranks_people = _WHO.search(reading.question) and _SUPERLATIVE.search(reading.question)
+    if not (every or every_row or ranks_people or _COUNT.search(reading.question) or _PER.search(reading.question)):
         return None
     title = " and ".join(f"“{' '.join(block.text.split())}”" for block in reading.databases[:3])
     query = workspace.BlockQuery(
