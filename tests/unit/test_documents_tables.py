@@ -146,6 +146,37 @@ def test_a_table_on_the_next_page_keeps_its_header(tmp_path):
     assert lines_of(first)[0] == lines_of(second)[0] == "|  | 2018 | 2017 |"
 
 
+def test_ruling_lines_around_the_rows_do_not_part_them_from_their_header(tmp_path):
+    """A grid without the header above it is read by its figures; signs of currency are no cells."""
+    sheet = Sheet()
+    sheet.statement(100)
+    for at in range(5):
+        sheet.line(58, 104 + 13 * at, 555, 104 + 13 * at)
+    for x in (58, 340, 365, 425, 470, 495, 555):
+        sheet.line(x, 104, x, 156)
+
+    lines = lines_of(read(sheet, tmp_path)[0])
+
+    assert "|  | 2018 | 2017 |" == lines[0]
+    assert "| Net sales | $32,765 | $31,657 |" in lines
+
+
+def test_a_title_between_the_header_and_the_first_figures_does_not_part_them(tmp_path):
+    """The header is more than one line above the first row."""
+    sheet = Sheet()
+    sheet.set_font("Helvetica", size=6.5)
+    for x, year in ((390, "2018"), (520, "2017")):
+        sheet.left(x, 100, year)
+    sheet.left(60, 117.5, "Major categories")
+    sheet.set_font("Helvetica", size=8)
+    for at, (label, *cells) in enumerate(STATEMENT, start=1):
+        sheet.left(60, 117.5 + 10 * at, label)
+        for x, text in zip((360, 420, 490, 550), cells, strict=True):
+            sheet.right(x, 117.5 + 10 * at, text)
+
+    assert "|  | 2018 | 2017 |" == lines_of(read(sheet, tmp_path)[0])[0]
+
+
 def test_tables_beside_each_other_are_two_tables(tmp_path):
     """Figures of the right table do not follow the labels of the left one."""
     sheet = Sheet()

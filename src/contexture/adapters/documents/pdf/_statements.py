@@ -33,7 +33,7 @@ _MIN_CELL_GAP = 0.75  # times the font size: a wider gap separates two cells
 _MIN_FIGURE_GAP = 0.4  # times the font size: the same between two figures
 _MIN_ROWS = 2  # rows with figures that make a table
 _MAX_ROW_DISTANCE = 4.2  # times the font size: rows further apart belong to different tables
-_MAX_HEADER_DISTANCE = 2.6  # times the font size
+_MAX_HEADER_DISTANCE = 2.8  # times the font size
 _MAX_HEADER_ROWS = 8
 _MAX_LABEL_ROWS = 3  # rows of labels between the header and the first figures, such as "Assets" and "Current assets:"
 _MAX_LABEL_SHIFT = 0.9  # times the font size: a label and its figures may be printed on baselines this far apart
@@ -99,6 +99,13 @@ class FigureTable:
         if not all(a[0] < b[1] and b[0] < a[1] for a, b in zip(self.columns, other.columns, strict=True)):
             return self
         return replace(self, cells=((self.cells[0][0] or other.cells[0][0], *other.cells[0][1:]), *self.cells[1:]))
+
+
+def has_figures(cells: Sequence[str]) -> bool:
+    """Whether cells beside a label are figures, or signs of them, so that they are no header; years may be one."""
+    return any(
+        cell in _CURRENCY or (_is_figure(cell) and _DIGIT.search(cell) and not _is_year(cell)) for cell in cells[1:]
+    )
 
 
 def find_figure_tables(rows: Sequence[Sequence[TextLine]]) -> list[FigureTable]:

@@ -15,7 +15,7 @@ from contexture.adapters.documents._text import HeadingOutline
 from contexture.adapters.documents.pdf import _elements as elements
 from contexture.adapters.documents.pdf import layout
 from contexture.adapters.documents.pdf._contents import take_contents
-from contexture.adapters.documents.pdf._statements import FigureTable, find_figure_tables
+from contexture.adapters.documents.pdf._statements import FigureTable, find_figure_tables, has_figures
 from contexture.documents import BoundingBox, Page, Region, RegionKind
 
 _LEVELS_PER_SIZE = 10
@@ -130,10 +130,15 @@ def _analyse_layout(sheet: layout.RawPage) -> _PageLayout:
 
 
 def _is_coarse(table: elements.PdfTable, words: Sequence[layout.Word]) -> bool:
-    """Whether ruling lines frame groups of rows rather than rows: more rows of figures than rows of cells."""
+    """Whether the rows of figures in ruling lines are read better by their positions.
+
+    The lines frame groups of rows, so that there are more rows of figures than rows of cells, or they frame the rows
+    without the header above them.
+    """
     inside = [word for word in words if table.area.contains_center(word)]
     figures = find_figure_tables(layout.group_rows(layout.group_lines(inside)))
-    return sum(any(row[1:]) for each in figures for row in each.cells[1:]) > len(table.cells)
+    count = sum(any(row[1:]) for each in figures for row in each.cells[1:])
+    return count > len(table.cells) or (count == len(table.cells) and has_figures(table.cells[0]))
 
 
 def _build_page(
