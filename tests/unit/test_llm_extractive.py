@@ -286,6 +286,21 @@ async def test_a_row_of_a_table_is_quoted_with_its_headers():
     ) == await ExtractiveModel().complete(messages, max_tokens=200)
 
 
+async def test_a_row_is_found_by_the_words_that_reports_use():
+    """With `match_label` the row that is asked for comes before sentences with more words of the question."""
+    table = "| (millions) | 2018 |\n| --- | --- |\n| Purchases of property, plant and equipment | (1,577) |"
+    text = f"[Document 1: report.pdf, Page 8]\nThe capital expenditure of 2018 is planned.\n\n{table}"
+    messages = [
+        {"role": "user", "name": "context", "content": text},
+        {"role": "user", "content": "What was the capital expenditure in 2018?"},
+    ]
+    model = ExtractiveModel(match_label=lambda _, label: float(label.startswith("Purchases")))
+
+    answer = await model.complete(messages, max_tokens=200)
+
+    assert "Purchases of property, plant and equipment (millions) — 2018: (1,577) [1]" == answer.split("\n")[0]
+
+
 async def test_a_table_without_header_has_no_figures_as_headers():
     """A first row with figures is a row like the others."""
     table = "| Net sales | $10.95 billion |\n| --- | --- |\n| Capital expenditures | $400 million |"

@@ -6,7 +6,7 @@ import pytest
 
 from contexture.builders.research.collect import page_to_candidate
 from contexture.documents import Page, Region, RegionKind
-from contexture.pages._questions import match_rows, read_question, weigh_page
+from contexture.pages._questions import match_label, match_rows, read_question, weigh_page
 from contexture.pages.fields import DocumentFields, cut_page, cut_stored_page, find_statements, read_document_fields
 from contexture.pages.records import page_record
 from contexture.pages.values import Document, FoundPage
@@ -102,6 +102,14 @@ def test_a_question_asks_for_the_row_whose_label_it_has(question, label, matches
 
     assert matches == (match_rows(read_question(question), table) > 0)
     assert 0 == match_rows(read_question(question), f"The report speaks of {label}.")
+
+
+def test_a_label_with_one_word_of_a_question_answers_it_less_than_one_with_several():
+    """The name of a company is not what a question asks for."""
+    question = "What were Northquay's total assets in 2018?"
+
+    assert match_label(question, "Total Northquay") < match_label(question, "Total assets")
+    assert 0 == match_label(question, "Total other intangible assets")
 
 
 def test_a_row_counts_more_on_the_page_of_a_statement():

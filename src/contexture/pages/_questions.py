@@ -30,13 +30,13 @@ _ONE_WORD_SHARE = 0.5
 _ROW_LABEL = re.compile(r"^\|([^|\n]{1,200})\|", re.MULTILINE)
 _LETTER = re.compile(r"[^\W\d_]")
 _LABEL_TAIL = re.compile(r"\s(?:[—–-]\s|\(|net of\b|attributable\b).*|[:(].*")
-# What these ask for is told in sentences; the base of a percentage is not asked for.
+# What these ask for is told in sentences; the base of a percentage and the owner of a figure are not asked for.
 _NARRATIVE = re.compile(
     r"\bwhy (?:did|do|does|is|are|was|were|has|have)\b|\bwhat (?:drove|drives|caused|led)\b"
     r"|\b(?:drivers?|reasons?|nature|purpose|describe|почему|причин\w*)\b",
     re.IGNORECASE,
 )
-_PERCENT_BASE = re.compile(r"\bpercent(?:age)? of (?:net |total )?\w+", re.IGNORECASE)
+_NOT_ASKED_FOR = re.compile(r"\b[Pp]ercent(?:age)? of (?:net |total )?\w+|\b[A-ZА-Я\d][\w&.-]*['’]s\b")
 _GENERAL_TERMS = frozenset(extract_terms("total net other all sum million thousand dollar year note item"))
 _PASSING_TERMS = frozenset(extract_terms("total net related expenses costs"))  # which a question may leave out
 
@@ -135,7 +135,7 @@ def read_question(question: str) -> QuestionFields:
         *find_statement_names(question),
         *(key for key, alias in _STATEMENT_ALIASES.items() if alias.search(question)),
     }
-    amount = "" if _NARRATIVE.search(question) else _PERCENT_BASE.sub("", question)
+    amount = "" if _NARRATIVE.search(question) else _NOT_ASKED_FOR.sub("", question)
     return QuestionFields(
         names=frozenset(_list_names(question)),
         years=frozenset(
@@ -185,13 +185,31 @@ def match_rows(asked: QuestionFields, text: str) -> float:
     return max((_match_label(asked, label) for label in _ROW_LABEL.findall(text)), default=0.0)
 
 
+def match_label(question: str, label: str) -> float:
+    """How well a row with this label is what a question asks for, from 0 to 1; see `match_rows`.
+
+    A label of which a question asks for one word, as "Total Northquay" has the name of the company, is weak.
+    """
+    asked = _read_cached(question)
+    return _match_label(asked, label) * (1.0 if len(_needed_terms(asked, label)) > 1 else _ONE_WORD_SHARE)
+
+
+@lru_cache(maxsize=256)
+def _read_cached(question: str) -> QuestionFields:
+    return read_question(question)
+
+
 def _match_label(asked: QuestionFields, label: str) -> float:
-    terms = _label_terms(label) if asked.terms else frozenset[int]()
-    needed = terms - (_PASSING_TERMS - asked.terms)
+    terms, needed = _label_terms(label), _needed_terms(asked, label)
     known = len(needed & asked.terms) + _RELATED_SHARE * len((needed & asked.related_terms) - asked.terms)
     if not needed or known < _MIN_LABEL_SHARE * len(needed):
         return 0.0
     return known / len(needed) * (1.0 if len(terms) > 1 else _ONE_WORD_SHARE)
+
+
+def _needed_terms(asked: QuestionFields, label: str) -> frozenset[int]:
+    """The terms of a label that a question must have, none if it asks for no amount."""
+    return _label_terms(label) - (_PASSING_TERMS - asked.terms) if asked.terms else frozenset()
 
 
 @lru_cache(maxsize=16_384)

@@ -13,7 +13,7 @@ from msgspec.structs import replace as struct_replace
 from contexture.documents import BoundingBox, Page
 from contexture.errors import InvalidRequest, NotPermitted, SourceError
 from contexture.ledger import Trace
-from contexture.pages._questions import QuestionFields, match_rows, read_question, weigh_page
+from contexture.pages._questions import QuestionFields, match_label, match_rows, read_question, weigh_page
 from contexture.pages.fields import cut_page, cut_stored_page, read_document_fields
 from contexture.pages.images import PageImages
 from contexture.pages.records import (
@@ -33,6 +33,7 @@ from contexture.retrieval.candidates import candidate_from_passage
 from contexture.retrieval.prepare import EnsuredCollection, Preparer, prepared_characters
 from contexture.retrieval.search import SEMANTIC, FoundPassage, HybridSearch
 from contexture.retrieval.text_facts import attach_text_facts
+from contexture.text.language import detect_language
 from contexture.text.terms import extract_terms
 from contexture.text.unicode import repair_text
 from contexture.types import Candidate, Equals, Filter, PreparedRecord, Record, Scope
@@ -48,6 +49,7 @@ __all__ = [
     "VisualHit",
     "VisualSearch",
     "group_by_page",
+    "match_label",
     "merge_hits",
 ]
 
@@ -63,6 +65,7 @@ _SUPPORTING_PASSAGES = 2
 _VISUAL_SUPPORT_SHARE = 0.15  # of the visual score of a page that text search finds too
 _VISUAL_ONLY_SHARE = 0.8  # of the best text score: the best page that only visual search finds
 _MIN_SIMILARITY = 0.5  # calibrated: questions that the pages answer have .8 and more, others .4 and less
+_MIN_FOREIGN_SIMILARITY = 0.45  # of a question in another language than English, whose pages may be English: .48, .38
 _LAST_PAGES = 16  # pages among which the last picture of a document is looked for
 _PREPARE_BATCH = 16  # pages prepared at a time, so that progress is steady
 
@@ -454,7 +457,8 @@ def _weigh_found(asked: QuestionFields, found: Sequence[FoundPassage]) -> float:
 def _is_supported(found: Sequence[FoundPassage], question: str) -> bool:
     """Whether a passage means what the question does, or has more than half of its terms."""
     similar = [each.signals[SEMANTIC] for each in found if SEMANTIC in each.signals]
-    if not similar or max(similar) >= _MIN_SIMILARITY:
+    least = _MIN_SIMILARITY if detect_language(question) == "en" else _MIN_FOREIGN_SIMILARITY
+    if not similar or max(similar) >= least:
         return bool(found)
     terms = len(set(extract_terms(question)))
     return any(each.hit.matched is None or 2 * each.hit.matched > terms for each in found)

@@ -26,6 +26,7 @@ from contexture.config import Settings, keep_vendors_offline
 from contexture.erasure.erase import OwnerLookup
 from contexture.errors import SourceError
 from contexture.graph.store import GraphStore
+from contexture.pages.store import match_label
 from contexture.pipeline.fence import MaterialRole
 from contexture.types import Record, Scope
 from contexture.wiring import plugins
@@ -77,7 +78,7 @@ def chat_route(settings: Settings, compare: CompareFunction | None = None) -> Mo
     """
 
     def load(name: str) -> ports.ChatModel:
-        return ExtractiveModel(compare) if name == EXTRACTIVE else chat_model(name)
+        return ExtractiveModel(compare, match_label) if name == EXTRACTIVE else chat_model(name)
 
     names = dict.fromkeys((settings.chat_model or EXTRACTIVE, *settings.chat_fallbacks, EXTRACTIVE))
     return ModelRoute({name: traced_model(name, load(name), settings) for name in names})

@@ -48,6 +48,9 @@ _OWN_ANSWERS = frozenset((*NO_MATCH_ANSWERS.values(), *_ACKNOWLEDGEMENTS.values(
 CompareFunction = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
 """Returns how similar a question is to each of some sentences, from 0 to 1, across languages."""
 
+MatchLabelFunction = Callable[[str, str], float]
+"""Returns how well a table's row with a label is what a question asks for, from 0 to 1."""
+
 _BLOCK_HEADER = re.compile(r"^\[(?:(\d+)\] \((.*)\)|Document (\d+): .*, Page \d+\])$", re.MULTILINE)
 _HEADING = re.compile(r"^\\*#{1,6}\s.*$", re.MULTILINE)
 _TABLE_ROW = re.compile(r"\s*\|.*\|\s*$")
@@ -110,8 +113,9 @@ _FITTING_VALUE = 1.7  # times the score of a sentence with such a value
 
 @dataclass(frozen=True, slots=True)
 class _RowAnswers:
-    """The terms of a row's label, and those of the columns in which it has a yes and a no."""
+    """A row's label, its terms, and those of the columns in which it has a yes and a no."""
 
+    name: str
     label: frozenset[str]
     yes: frozenset[str]
     no: frozenset[str]
@@ -142,8 +146,9 @@ class ExtractiveModel:
     acknowledged. Equal prompts give equal answers.
     """
 
-    def __init__(self, compare: CompareFunction | None = None) -> None:
+    def __init__(self, compare: CompareFunction | None = None, match_label: MatchLabelFunction | None = None) -> None:
         self._compare = compare
+        self._match_label = match_label
 
     @property
     def name(self) -> str:
@@ -192,9 +197,18 @@ class ExtractiveModel:
         if self._compare is not None and not clear and fitting:
             near = fitting[:_MAX_COMPARED]
             scores = _score_sentences(near, wanted, await self._compare(question, [each.text for each in near]))
-        scores = _prefer_expected_values(question, scores)
+        scores = _prefer_expected_values(question, self._add_matching_rows(question, scores))
         stated = _best_sentences(question, [pair for pair in scores if not pair[1].secondary])
         return stated or _best_sentences(question, scores)
+
+    def _add_matching_rows(
+        self, question: str, scores: Sequence[tuple[float, _Sentence]]
+    ) -> Sequence[tuple[float, _Sentence]]:
+        """The scores, higher for rows whose label the question has, above all where they have words of it, too."""
+        if self._match_label is None:
+            return scores
+        matches = [self._match_label(question, each.row.name) if each.row else 0.0 for _, each in scores]
+        return [(score + match, each) for (score, each), match in zip(scores, matches, strict=True)]
 
 
 def _classify(message: str) -> MessageIntent:
@@ -293,6 +307,7 @@ _ASKS_FOR_ROWS = re.compile(
 def _find_row_answers(header: Sequence[str], cells: Sequence[str]) -> _RowAnswers:
     columns = list(zip(header[1:], (cell.casefold() for cell in cells[1:]), strict=False))
     return _RowAnswers(
+        name=cells[0],
         label=find_attribute_terms(cells[0]),
         yes=frozenset[str]().union(*(find_attribute_terms(head) for head, cell in columns if cell in _YES)),
         no=frozenset[str]().union(*(find_attribute_terms(head) for head, cell in columns if cell in _NO)),
