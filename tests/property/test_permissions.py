@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace as replace_struct
 
 from contexture.builders.query.request import QueryRecipe, QueryRequest
 from contexture.capsule import pack_capsule
@@ -34,6 +35,7 @@ class Write:
     tenant: str
     id: str
     record: Record | None
+    writer: str = "root"
 
     @property
     def visible(self) -> bool:
@@ -105,14 +107,14 @@ class Asking:
 
 
 async def carry_out(bench: Workbench, changes: Sequence[Write], example: int) -> None:
-    """Write as someone who may see everything, one change at a time, in tenants of this example."""
+    """Write as someone who may see everything, or as its owner, one change at a time, in tenants of this example."""
     for change in changes:
-        root = Scope(tenant=f"{change.tenant}-{example}", user="root")
-        await bench.made.ensure(root)
+        writer = Scope(tenant=f"{change.tenant}-{example}", user=change.writer)
+        await bench.made.ensure(writer)
         if change.record is None:
-            await bench.index.delete(root, NAME, [change.id])
+            await bench.index.delete(writer, NAME, [change.id])
         else:
-            await bench.add(root, [change.record])
+            await bench.add(writer, [change.record])
 
 
 async def answers(index: Index, changes: Sequence[Write], asking: Asking, example: int) -> tuple[object, ...]:
@@ -137,6 +139,16 @@ def final(changes: Sequence[Write]) -> list[Write]:
     """The changes that are left for the asker to see, in the order of their ids."""
     last = {(change.tenant, change.id): change for change in changes}
     return sorted((change for change in last.values() if change.visible), key=lambda change: change.id)
+
+
+@st.composite
+def private_writes(draw: st.DrawFn, owner: str) -> Write:
+    """A record that only its owner may see, under an id that others use too, or its removal."""
+    name = draw(st.sampled_from("abcdefghijkl"))
+    if draw(st.integers(0, 4)) == 0:
+        return Write(ANNA.tenant, name, None, writer=owner)
+    record = Record(id=name, text=draw(texts()), acl=(f"user:{owner}",), title=draw(st.sampled_from(("", "pump"))))
+    return Write(ANNA.tenant, name, record, writer=owner)
 
 
 ASKING = st.builds(
@@ -164,3 +176,32 @@ async def test_what_is_hidden_changes_nothing(
     example = next(EXAMPLES)
 
     assert await answers(crowded, changes, asking, example) == await answers(alone, final(changes), asking, example)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    changes=st.lists(histories().flatmap(st.sampled_from) | private_writes("anna"), min_size=4, max_size=20),
+    foreign=st.lists(st.tuples(st.integers(0, 20), private_writes("mallory")), min_size=1, max_size=12),
+    asking=ASKING,
+)
+async def test_private_records_of_others_under_ones_own_ids_change_nothing(
+    changes: list[Write], foreign: list[tuple[int, Write]], asking: Asking, stores: tuple[Index, Index]
+) -> None:
+    """Everything is the same with them and without, whether anna has a private record of the id, a shared one or both.
+
+    They come before, between and after the others, are rewritten and removed; their owner reads no other record.
+    """
+    crowded, alone = stores
+    example = next(EXAMPLES)
+    changes = [replace(change, record=_hide_from_strangers(change.record)) for change in changes]
+    mixed = list(changes)
+    for at, write in foreign:
+        mixed.insert(at, write)
+
+    assert await answers(crowded, mixed, asking, example) == await answers(alone, changes, asking, example)
+
+
+def _hide_from_strangers(record: Record | None) -> Record | None:
+    if record is None:
+        return None
+    return replace_struct(record, acl=tuple("group:sales" if name == "public" else name for name in record.acl))
