@@ -25,7 +25,7 @@ class PromptFormat(StrEnum):
     WORKSPACE = "workspace"
 
 
-_DECORATION_CHARS = "\"'>|*_+~`•◦▪▫‣⁃·∙●○■□◆◇★☆✓✔➤➢→←–—“”„‟‘’‚‛«»《》〔〕「」『』-"
+_DECORATION_CHARS = "\"'>|*_+~`•◦▪▫‣⁃·∙●○■□◆◇★☆✓✔➤➢→←–—“”„‟‘’‚‛«»《》「」『』-"
 
 _SHORT_ROLES = ("ai", "ki", "gpt", "bot", "ии", "бот")
 _ROLES = (

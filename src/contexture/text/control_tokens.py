@@ -18,7 +18,7 @@ _WORDS_IN_ANGLES = (
 _WORDS_IN_BRACKETS = "inst|system_prompt|available_tools|tool_calls|tool_results|tool_content|img|b_inst|e_inst"
 # Any `<|name|>` is one: Llama, ChatML, Phi, Command R, Harmony and DeepSeek (with a full-width bar) all write them so.
 _CONTROL = rf"<[|｜][^<>|｜\s]+[|｜]>|<</?sys>>|</?(?:{_WORDS_IN_ANGLES})>|\[/?(?:{_WORDS_IN_BRACKETS})\]"
-_SIGNS = re.compile(r"[<\[＜［﹤‹⟨〈˂ᐸ❮⟦〚【〖⁅❲⦋]")
+_SIGNS = re.compile(r"[<\[＜［﹤‹⟨〈˂ᐸ❮⟦〚【〖⁅❲⦋〔﹝⦗〘]")
 
 
 def disarm_control_tokens(text: str, special: Sequence[str] = ()) -> str:
