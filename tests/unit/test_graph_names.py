@@ -70,6 +70,7 @@ def test_what_is_no_name_has_no_key(name):
         ("Powell", "person", "Jerome Powell", "person"),
         ("Мария Тамм", "person", "Maria Tamm", "person"),
         ("Таллин", "place", "Tallinn", "place"),
+        ("Тобиас Квилл", "person", "Tobias Quill", "person"),
     ],
 )
 def test_an_alias_joins_the_name_it_stands_for(short, kind, long, long_kind):

@@ -212,19 +212,27 @@ def _resolve_key(key: str, stands: Mapping[str, str]) -> str:
 
 
 def _group_by_sound(found: Mapping[str, tuple[str, Sequence[str]]]) -> dict[str, set[str]]:
-    """Keys of Latin names by `_sound_key`."""
+    """Keys of Latin names by `_sound_key`, and those of several words by how each word sounds."""
     heard: dict[str, set[str]] = {}
     for key, (_, spellings) in found.items():
         for name in spellings:
             if not _CYRILLIC.search(name):
-                heard.setdefault(_sound_key(name), set()).add(key)
+                for sound in _sounds(name):
+                    heard.setdefault(sound, set()).add(key)
     return heard
+
+
+def _sounds(name: str) -> list[str]:
+    """How a name sounds: exactly, and if it has several words that can be told from others, roughly."""
+    rough = [sound_skeleton(word) for word in name.split()]
+    return [_sound_key(name), *([" ".join(rough)] if len(rough) > 1 and all(rough) else [])]
 
 
 def _match_by_sound(key: str, spellings: Iterable[str], heard: Mapping[str, set[str]]) -> set[str]:
     """Keys of Latin names that sound like one of these Cyrillic spellings."""
     cyrillic = [name for name in spellings if _CYRILLIC.search(name)]
-    return {other for name in cyrillic for other in heard.get(_sound_key(name), ()) if other != key}
+    sounds = (sound for name in cyrillic for sound in _sounds(name))
+    return {other for sound in sounds for other in heard.get(sound, ()) if other != key}
 
 
 def _sound_key(name: str) -> str:
@@ -260,13 +268,13 @@ def sound_skeleton(word: str) -> str:
 
     `sound_skeleton("Маска") == sound_skeleton("Musk")`; empty for a word that is too short to be told from others.
     """
-    found = key = name_key(word)
+    found = key = name_key(word).replace("qu", "kv")
     for pattern, letters in _CONSONANT_RULES:
         found = pattern.sub(letters, found)
     return found + _vowel_class(key) if len(found) >= _MIN_CONSONANTS else ""
 
 
-_FIRST_VOWELS = re.compile(r"[^aeiouy]+(?:y(?=[aou]))?([aeiouy]+)")
+_FIRST_VOWELS = re.compile(r"[^aeiouy]+(?:y(?=[aou]))?([aeiouy]+)(?=.)")  # a last one may be an ending
 _FRONT_VOWELS = re.compile(r"[eiy]|[ao][iy]")
 
 

@@ -150,7 +150,7 @@ def _count_same_event(left: _Analysis, right: _Analysis) -> bool:
     have a cause, which both must name.
     """
     effects = left.effects & right.effects
-    if not effects or left.effects != right.effects or not left.places & right.places:
+    if not effects or left.effects != right.effects or not left.named_places & right.named_places:
         return False
     if effects & _CAUSED:
         known = effects | _COUNTED
@@ -222,6 +222,7 @@ class _Analysis:
     terms: frozenset[str]
     names: frozenset[str]
     places: frozenset[str]
+    named_places: frozenset[str]  # those of who says it too
     figures: tuple[Quantity, ...]
     effects: frozenset[str]
     verbs: frozenset[str]
@@ -231,7 +232,7 @@ class _Analysis:
 
 @lru_cache(maxsize=4_096)
 def _analyse(text: str) -> _Analysis:
-    denied = bool(_DENIAL.search(text))
+    denied, whole = bool(_DENIAL.search(text)), text
     text = _ATTRIBUTION_AFTER.sub(".", _ATTRIBUTION_BEFORE.sub("", _DENIAL.sub("", text)))
     effects = frozenset(name for name, pattern in _EFFECTS.items() if pattern.search(text))
     negated = bool(_NEGATION.search(_CONTRAST.sub("", text))) != bool(_AGAINST.search(text))
@@ -245,18 +246,28 @@ def _analyse(text: str) -> _Analysis:
     terms = frozenset(_base(word) for word in words if word not in _IGNORED and len(word) > 1) - _stem_lists().ignored
     names = frozenset(_base(word) for found in _NAME.finditer(text) for word in split_words(found[0]))
     initial = frozenset(_base(word) for word in split_words(text)[:1])  # capitalised whether a name or not
-    inner = [found[1] or found[2] for found in _INNER_NAME.finditer(text)]
+    inner = _find_inner_names(text)
     inner_stems = frozenset(_base(word) for name in inner for word in split_words(name))
     return _Analysis(
         terms=terms | {figure.unit for figure in figures if figure.unit in _COUNTED},
         names=(names & terms) - (initial - inner_stems),
-        places=frozenset(key for name in inner if name.lower() not in _IGNORED and (key := name_key(name))),
+        places=_place_keys(inner),
+        named_places=_place_keys(_find_inner_names(whole)),
         figures=figures,
         effects=effects,
         verbs=verbs - _stem_lists().ignored,
         negated=negated != denied,
         tense=tense,
     )
+
+
+def _find_inner_names(text: str) -> list[str]:
+    """The names of a sentence, except a word that only begins it."""
+    return [found[1] or found[2] for found in _INNER_NAME.finditer(text)]
+
+
+def _place_keys(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(key for name in names if name.lower() not in _IGNORED and (key := name_key(name)))
 
 
 def _mark_change(text: str, figure: Quantity) -> Quantity:
