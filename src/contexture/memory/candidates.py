@@ -38,7 +38,8 @@ STANDING = "standing"
 _CORRECTS = "corrects "  # begins a signal; the id of the corrected memory follows
 _RESERVED_PREFIX = "history["
 _JOINED_SHARE = 0.35  # at most the score of the least relevant and oldest memory above the threshold
-_MAX_BETTER = 5  # memories of a session that lower the score of the next one
+_FREE_OF_LOSS = 3  # better memories of one session
+_MAX_LOSSES = 5
 _STEP = 1e-6  # by which a candidate is ranked below another
 _TRIFLE = 1e-9  # by which the older of two equals is ranked below the newer
 
@@ -59,7 +60,7 @@ def make_candidates(
     Stored redaction spans are used only if their rules match. `source` of a candidate is its speaker; the signals
     `assistant` and `summary` mark what the user did not say. A `dated` label begins with the speaker and ends with the
     day. `lift` is the share of the relevance of the better neighbour in the session that is added. `spread` is the
-    share of its score that a memory loses for each better one of its session.
+    share of its score that a memory loses for each better one of its session beyond three.
     """
     relevance = _lift_by_neighbours(recalled, lift)
     candidates = [
@@ -190,7 +191,8 @@ def _spread_over_sessions(
     share: dict[str, float] = {}
     for candidate in rank_candidates(candidates):
         session = sessions[candidate.id]
-        share[candidate.id] = (1 - spread) ** min(better[session], _MAX_BETTER) if session else 1.0
+        losses = min(max(0, better[session] - _FREE_OF_LOSS), _MAX_LOSSES)
+        share[candidate.id] = (1 - spread) ** losses if session else 1.0
         better[session] += 1
     return [replace(each, score=each.score * share[each.id]) for each in candidates]
 

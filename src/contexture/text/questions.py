@@ -26,6 +26,19 @@ def asks_about_self(question: str) -> bool:
     return _ABOUT_SELF.search(" ".join(split_words(question))) is not None
 
 
+_FOR_SEVERAL = re.compile(
+    r"\b(?:what|which|whose)(?: \w+){0,2}? (?!does|has|was|this|his|its)\w{2,}[^\Ws]s"
+    r" (?:do|does|did|have|has|had|are|were|is|was|am|can|could|should|will|would)\b"
+    r"|\b(?:list|name|(?:what|which|who) are) (?:all|the|my|our)\b|\ball (?:the|my|our)\b"
+    r"|\b(?:каких|какими|какие)\b|\b(?:перечисли|назови)(?:те)?\b|\bвсе (?:мои|наши|эти)\b"
+)
+
+
+def asks_for_several(question: str) -> bool:
+    """Whether a question asks for a list: `Which books have I read?`."""
+    return _FOR_SEVERAL.search(" ".join(split_words(question))) is not None
+
+
 def asks_about_past(question: str) -> bool:
     """Whether a question wants to know how something was before."""
     return _ABOUT_PAST.search(" ".join(split_words(question))) is not None

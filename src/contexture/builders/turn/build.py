@@ -26,7 +26,7 @@ from contexture.pipeline.fence import make_fence
 from contexture.pipeline.masking import SecretMaskCache
 from contexture.pipeline.redaction import Placeholders, RedactionOperator, RememberedScans, restorer
 from contexture.ports import Clock, MemoryService, Redactor, Secrets, TokenCounter
-from contexture.text.questions import asks_about_self
+from contexture.text.questions import asks_about_self, asks_for_several
 from contexture.types import Candidate, Message, Scope
 
 MEMORY_SOURCE = "memory"
@@ -232,7 +232,7 @@ class TurnContextBuilder:
                 mask=cleaner.mask,
                 dated=recipe.speaker_labels,
                 lift=recipe.neighbour_lift,
-                spread=recipe.session_spread,
+                spread=recipe.session_spread if asks_for_several(question) else 0.0,
             )
         build.recalled.update((memory_candidate_id(each.id), each) for each in found)
         return candidates

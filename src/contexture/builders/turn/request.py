@@ -222,8 +222,9 @@ class TurnRecipe:
     and date instead of its source. `corrections` drops a statement that a newer one of the same speaker supersedes,
     and ranks the assistant's words and summaries below what the user said about the same thing. Memories use at most
     `memory_share` of the room while history needs the rest. `neighbours` messages before and after the best memories
-    join them where there is room, and a memory loses `session_spread` of its score for each better one of its session,
-    so that a list told in several sessions is complete. `material_role` is the role of the message with memories.
+    join them where there is room. When the question asks for a list, a memory loses `session_spread` of its score for
+    each better one of its session beyond three, because a list may have been told in several sessions.
+    `material_role` is the role of the message with memories.
 
     The defaults are those of the recipe `seed`; the setting `turn_recipe` chooses another one for the product.
     """
