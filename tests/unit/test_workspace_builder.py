@@ -716,3 +716,30 @@ async def test_a_link_to_a_page_that_may_not_be_read_shows_no_title(new_folder: 
     assert "See [not available] and [Lunch](block:menu) today." in found.serialized
     assert "See [not available] as well." in found.serialized
     assert "Salaries" not in str(found.json_form())
+
+
+async def test_a_part_of_a_page_is_embedded(new_folder: Callable[[], Path]) -> None:
+    """By the anchor of a block or the name of a heading; what is not there stays as it is written."""
+    blocks = (
+        block("home", BlockType.PAGE, "Home"),
+        block("a", BlockType.EMBED, "![[Manual#^step]]", "home", order=1),
+        block("b", BlockType.EMBED, "![[Manual#Safety first|safe]]", "home", order=2),
+        block("c", BlockType.EMBED, "![[Manual#^none]]", "home", order=3),
+        block("manual", BlockType.PAGE, "Manual"),
+        block("step", BlockType.BULLETED, "Turn the switch.", "manual", properties={"anchor": "step"}),
+        block("safety", BlockType.HEADING, "Safety first", "manual", order=1),
+        block("gloves", BlockType.BULLETED, "Wear gloves.", "safety"),
+        block("secret", BlockType.BULLETED, "Hide the key.", "safety", order=1, readers=("user:boris",)),
+        block("other", BlockType.PARAGRAPH, "Colours of cables.", "manual", order=2),
+    )
+    links = [BlockLink(source=id_, target="manual", kind=LinkKind.LINK) for id_ in "abc"]
+    async with workspace_bench(new_folder()) as bench:
+        await bench.load(blocks, links)
+        found = await ask(bench, focus={"pageId": "home"}, tokenBudget={"relations": 0})
+
+    text = found.serialized.partition("### Related")[0]
+    assert "“Turn the switch.”\n" in text
+    assert "“Safety first”\n> - Wear gloves." in text
+    assert "![[Manual#^none]]" in text
+    assert "cables" not in text
+    assert "Hide the key" not in text

@@ -79,6 +79,8 @@ _LABELLED_REFERENCE = re.compile(r"\[([^\[\]\n]*)\]\(\(\(([^()\s]+)\)\)\)")
 _BLOCK_LINK = re.compile(r"\[([^\[\]\n]*)\]\(block:([^()\s]+)\)")
 _UNREADABLE = "[not available]"
 _EMBED = re.compile(r"\{\{embed\s+(?:\(\([^()\s]+\)\)|\[\[[^\[\]]+\]\])\s*\}\}|!\[\[[^\[\]]+\]\]")
+_FRAGMENT = re.compile(r"!\[\[[^\[\]|#]+#\^?([^\[\]|#]+)(?:\|[^\[\]]*)?\]\]")
+_FRAGMENT_BLOCKS, _FRAGMENT_DEPTH = 500, 12  # read of a page of which a part is embedded
 _EMBED_BLOCKS, _EMBED_DEPTH, _MAX_EMBEDS, _MAX_REFERENCES = 20, 4, 20, 200
 _REFERENCE_CHARS = 300
 
@@ -101,15 +103,42 @@ async def resolve_references(state: BuildState) -> Mapping[str, workspace.Block]
     targets = {link.source: link.target for link in reversed(links)}
     wanted = list(dict.fromkeys([*targets.values(), *names[:_MAX_REFERENCES], *linked]))
     known = {block.id: block for block in await state.store.get(state.scope, wanted)}
+    parts = {id_: found[1] for id_ in targets if (found := _FRAGMENT.search(texts[id_].text))}
+    sizes = dict.fromkeys(targets.values(), _EMBED_BLOCKS + 1)
+    sizes |= {targets[id_]: _FRAGMENT_BLOCKS for id_ in parts}
     inside = await state.store.subtrees(
-        state.scope,
-        dict.fromkeys(dict.fromkeys(targets.values()), _EMBED_BLOCKS + 1),
-        depth=_EMBED_DEPTH,
-        leaves=workspace.SUMMARY_LEAVES,
+        state.scope, sizes, depth=_FRAGMENT_DEPTH if parts else _EMBED_DEPTH, leaves=workspace.SUMMARY_LEAVES
     )
-    embeds = {source: _render_embed(known[at], inside.get(at, ())) for source, at in targets.items() if at in known}
+    embeds: dict[str, str] = {}
+    for source, at in targets.items():
+        below = inside.get(at, ())
+        if at in known and source not in parts:
+            embeds[source] = _render_embed(known[at], below)
+        elif found := _find_part(below, parts.get(source, "")):
+            embeds[source] = _render_embed(found[0], found[1:])
     resolved = {id_: _insert_references(block.text, embeds.get(id_, ""), known) for id_, block in texts.items()}
     return {id_: replace(texts[id_], text=text) for id_, text in resolved.items() if text != texts[id_].text}
+
+
+def _find_part(below: Sequence[workspace.Block], name: str) -> Sequence[workspace.Block]:
+    """The block with this anchor, or the heading of this name, and all blocks below it; empty if there is none."""
+    plain = workspace.plain_name(name)
+    root = next(
+        (
+            block
+            for block in below
+            if block.properties.get("anchor") == name.strip()
+            or (block.type is workspace.BlockType.HEADING and workspace.plain_name(block.text) == plain)
+        ),
+        None,
+    )
+    if root is None:
+        return ()
+    found = {root.id: root}
+    for block in below:
+        if block.parent in found:
+            found[block.id] = block
+    return tuple(found.values())
 
 
 def _insert_references(text: str, embed: str, known: Mapping[str, workspace.Block]) -> str:
