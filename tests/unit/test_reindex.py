@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from typer.testing import CliRunner
 
 from contexture.adapters.index.embedded import EmbeddedIndex
-from contexture.errors import InvalidRequest
+from contexture.cli.main import app
+from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.ledger import Trace
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.message_context import MessageContexts
-from contexture.retrieval.reindex import Reindexer
+from contexture.retrieval.reindex import Reindexer, ReindexStep
 from contexture.testing.doubles import HashEmbedder
 from contexture.types import PUBLIC, Record, Scope
 from support.workbench import NAME, Parts, Workbench, workbench
@@ -142,3 +146,36 @@ async def test_a_message_that_its_readers_may_not_read_is_no_context(new_folder:
         assert {} == await contexts.find(LOCAL, NAME, [public])
         assert {} == await contexts.find(LOCAL, NAME, [private, public])
         assert {"m1": "The code is 1234."} == await contexts.find(LOCAL, NAME, [replace(public, acl=private.acl)])
+
+
+def test_an_interrupted_reindex_continues_where_it_ended(
+    new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file that says where is for its owner alone, and is gone afterwards."""
+    folder, asked = new_folder(), list[str]()
+
+    def run(*words: str, code: int = 0) -> str:
+        found = CliRunner().invoke(app, ["--home", str(folder / "store"), *words])
+        assert code == found.exit_code, found.output
+        return found.stdout
+
+    (folder / "pumps.jsonl").write_text(
+        "\n".join(json.dumps({"id": f"r{at:03d}", "text": f"Pump {at} leaks"}) for at in range(100))
+    )
+    store, step = folder / "store", Reindexer.step
+    run("ingest", str(folder / "pumps.jsonl"))
+
+    async def break_off(self: Reindexer, scope: Scope, *, after: str = "", **other: Any) -> ReindexStep:
+        asked.append(after)
+        if len(asked) == 2:
+            raise SourceUnavailable("the lights went out")
+        return await step(self, scope, after=after, **other)
+
+    monkeypatch.setattr(Reindexer, "step", break_off)
+    run("reindex", code=3)
+    state = store / "reindex.json"
+    assert 0o600 == state.stat().st_mode & 0o777
+
+    assert {"records": 100} == json.loads(run("reindex", "--json"))
+    assert ["", "r063", "r063", "r099"] == asked
+    assert not state.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ def _run_steps(
     def follow(step: dict[str, Any], position: _Position) -> _Position:
         moved = _Position(position.identity, step["collection"], step["after"], position.records + step["records"])
         if not step["done"]:
-            state.write_bytes(msgspec.json.encode(moved))
+            _write_position(state, moved)
             if progress is not None:
                 progress(f"reindex {moved.collection}", moved.records, 0)
         return moved
@@ -82,6 +83,14 @@ def _run_steps(
                 return here.records
 
     return run_with_engine(settings, run)
+
+
+def _write_position(state: Path, position: _Position) -> None:
+    """Replace the file as a whole; it is for its owner alone, because ids may say much."""
+    draft = state.with_name(f"{state.name}.draft")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+        out.write(msgspec.json.encode(position))
+    draft.replace(state)
 
 
 def _read_position(state: Path, settings: Settings) -> _Position:
