@@ -157,8 +157,8 @@ async def test_an_index_that_failed_is_brought_up_to_date(engine, monkeypatch):
 async def test_a_block_that_the_index_refuses_keeps_no_other_out(engine):
     """Its writer is told, nobody else, and everything else is found."""
     await engine.workspace.put(ANNA, [make_block("x", text="pump")], now=NOON)
-    foreign = Record(id="t", text="not a block", acl=("user:mallory",))
-    await engine.add([foreign], collection="blocks", scope=Scope(tenant="acme", user="mallory"))
+    foreign = Record(id="t", text="not a block", acl=("group:mallory",))
+    await engine.add([foreign], collection="blocks", scope=Scope(tenant="acme", user="mallory", groups=("mallory",)))
     other = Scope(tenant="other", user="zoe")
     with pytest.raises(NotPermitted, match="'t'"):
         await plant(engine)

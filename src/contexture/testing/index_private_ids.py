@@ -14,7 +14,7 @@ import pytest
 from contexture.errors import NotPermitted, Outdated
 from contexture.ports import Index
 from contexture.testing.index_records import EAST, NAME, make_query, make_record, prepare_record
-from contexture.types import PUBLIC, PreparedRecord, Scope
+from contexture.types import PUBLIC, PreparedRecord, ReadersScope, Scope
 
 ANNAS, BORISES, SALES = ("user:anna",), ("user:boris",), ("group:sales",)
 
@@ -103,6 +103,17 @@ class IndexPrivateIdTests:
         assert await _read(store, scope) == [["zebra of anna"]] * 4
         await store.delete(scope, NAME, ["a"])
         assert await _read(store, scope) == [["zebra once more"]] * 4
+
+    async def test_what_is_derived_for_all_readers_has_one_id_space(self, store: Index, scope: Scope) -> None:
+        """An older version of a record that has become private since does not reach those who read it before."""
+        keeper = ReadersScope(tenant=scope.tenant, user="keeper", readers=(PUBLIC, *ANNAS))
+        late = ReadersScope(tenant=scope.tenant, user="keeper", readers=(PUBLIC,))
+        await store.upsert(keeper, NAME, [_prepare("zebra in private", ANNAS)])
+        with pytest.raises(NotPermitted):
+            await store.upsert(late, NAME, [_prepare("zebra for all", (PUBLIC,))])
+        await store.upsert(keeper, NAME, [_prepare("zebra again", ANNAS)])
+
+        assert await _read(store, scope) == [["zebra again"]] * 4
 
     async def test_a_condition_is_about_ones_own_record(self, store: Index, scope: Scope, boris: Scope) -> None:
         """`unchanged` compares what the scope reads, whatever others have under the id."""

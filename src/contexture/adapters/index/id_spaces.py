@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contexture.types import Scope
+from contexture.types import ReadersScope, Scope
 
 SHARED = "~"
 """The id space of all records that are not private; sorts after every private one."""
@@ -21,9 +21,10 @@ def find_id_space(acl: Sequence[str], writer: Scope) -> str:
     """The id space of a record with these readers.
 
     It is private if its only reader is one user. What a writer stores for somebody else, and may not read, is in a
-    space of that writer.
+    space of that writer. What is derived from records, and written for all of their readers, has the ids of its source,
+    which are unique in the tenant: an older version that arrives late must meet the newer one.
     """
-    if not is_private(acl):
+    if not is_private(acl) or isinstance(writer, ReadersScope):
         return SHARED
     return acl[0] if acl[0] in writer.principals else f"{acl[0]}{_WRITTEN_BY}{writer.user}"
 

@@ -56,7 +56,8 @@ MIGRATIONS: tuple[str, ...] = (
     ) WITHOUT ROWID;
     """,
     """
-    -- The id of a private record is unique among those of its reader, not in the tenant: see `id_spaces`.
+    -- The id of a private record is unique among those of its reader, not in the tenant: see `id_spaces`. Records of
+    -- blocks have the ids of the blocks, which are unique in the tenant.
     CREATE TABLE spaced (
         row INTEGER PRIMARY KEY, collection TEXT NOT NULL, tenant TEXT NOT NULL, id TEXT NOT NULL,
         class INTEGER NOT NULL REFERENCES classes, hash TEXT NOT NULL, header BLOB NOT NULL, text TEXT NOT NULL,
@@ -65,7 +66,7 @@ MIGRATIONS: tuple[str, ...] = (
     );
     INSERT INTO spaced SELECT r.row, r.collection, r.tenant, r.id, r.class, r.hash, r.header, r.text, r.rules,
             r.redactions, CASE
-            WHEN json_array_length(c.acl) = 1 AND json_extract(c.acl, '$[0]') GLOB 'user:*'
+            WHEN r.collection <> 'blocks' AND json_array_length(c.acl) = 1 AND json_extract(c.acl, '$[0]') GLOB 'user:*'
             THEN json_extract(c.acl, '$[0]') ELSE '~' END
         FROM records r JOIN classes c USING (class) ORDER BY r.row;
     DROP TABLE records;

@@ -63,11 +63,12 @@ MIGRATIONS: tuple[str, ...] = (
     DROP TABLE collections;
     """,
     r"""
-    -- The id of a private record is unique among those of its reader, not in the tenant: see `id_spaces`.
+    -- The id of a private record is unique among those of its reader, not in the tenant: see `id_spaces`. Records of
+    -- blocks have the ids of the blocks, which are unique in the tenant.
     ALTER TABLE records ADD COLUMN space BYTEA NOT NULL DEFAULT '~';
     UPDATE records r SET space = convert_to(c.acl_text::json ->> 0, 'UTF8')
         FROM (SELECT class, convert_from(acl, 'UTF8') AS acl_text FROM classes) c
-        WHERE c.class = r.class AND c.acl_text ~ '^\["user:([^"\\]|\\.)*"\]$';
+        WHERE c.class = r.class AND r.collection <> 'blocks' AND c.acl_text ~ '^\["user:([^"\\]|\\.)*"\]$';
     ALTER TABLE records ALTER COLUMN space DROP DEFAULT;
     ALTER TABLE records DROP CONSTRAINT records_collection_tenant_id_key;
     ALTER TABLE records ADD UNIQUE (collection, tenant, id, space);
