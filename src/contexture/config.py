@@ -174,6 +174,13 @@ class Settings(BaseSettings):
     chat_fallbacks: tuple[str, ...] = Field(
         default=(), description="Models to try when the chat model fails, as a JSON list."
     )
+    chat_sources: Literal["everything", "memory"] = Field(
+        default="everything",
+        description="What a chat answers from: `everything` that the user may read, or `memory` alone.",
+    )
+    completion_sources: Literal["everything", "memory"] = Field(
+        default="memory", description="The same for `/v1/chat/completions`."
+    )
     chat_system: str = Field(
         default="You are a helpful assistant.", description="System prompt of a chat when none is given."
     )

@@ -47,7 +47,7 @@ from contexture.builders.workspace.request import ContextRequest
 from contexture.builders.workspace.result import ContextPayload
 from contexture.capsule import Capsule, pack_capsule, unpack_capsule
 from contexture.config import Settings
-from contexture.conversation import MEMORIES_COLLECTION, HealthState, Recall, Recalled
+from contexture.conversation import HealthState, Recall, Recalled
 from contexture.erasure.erase import Erasure, ErasureStores
 from contexture.erasure.request import ForgetRequest, Receipt, parse_forget
 from contexture.errors import InvalidRequest, NotFound, RedactionFailed, SourceError
@@ -228,19 +228,22 @@ class Contexture:
         """The builder of contexts for questions over everything."""
         return wiring.ask_builder(
             self.settings,
-            SourcePorts(
-                index=self._routed_index,
-                search=self.searcher,
-                pages=self.pages,
-                news=self.news,
-                memory=self.memory,
-                namespace=self.settings.memory_namespace,
-                universe=self.settings.memory_universe,
-            ),
+            self._source_ports(),
             scanner=self._redactor,
             secrets=self.secrets,
             clock=self._clock,
             speaker=self.scope,
+        )
+
+    def _source_ports(self) -> SourcePorts:
+        return SourcePorts(
+            index=self._routed_index,
+            search=self.searcher,
+            pages=self.pages,
+            news=self.news,
+            memory=self.memory,
+            namespace=self.settings.memory_namespace,
+            universe=self.settings.memory_universe,
         )
 
     @cached_property
@@ -588,10 +591,12 @@ class Contexture:
         scope: Scope | None = None,
         now: datetime | None = None,
         remember: bool = True,
+        with_sources: bool = False,
     ) -> TurnContext:
         """Build the prompt of a chat turn, stored on disk for `explain` and `replay`; see `TurnContextBuilder`.
 
-        With `remember`, and if the policy allows it, a summary of trimmed history is stored.
+        With `remember`, and if the policy allows it, a summary of trimmed history is stored. `with_sources` adds what
+        answers the message in records, documents, news and the workspace.
         """
         said = arguments.read_turn(turn)
         history = said.history if isinstance(said, Turn) else said.get("history")
@@ -601,7 +606,12 @@ class Contexture:
         if not self.settings.memory_url:
             await self._load_embedders()
         built = await self.turns.build_for_turn(
-            said, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now, remember=remember
+            said,
+            max_prompt_tokens=max_prompt_tokens,
+            scope=scope,
+            now=now,
+            remember=remember,
+            with_sources=with_sources,
         )
         lost = await self._save_build(built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
@@ -777,7 +787,7 @@ class Contexture:
         await self.erasure.handle_removed_blocks(scope, near, erased)
 
     async def _check_answer(self, scope: Scope, result: ChatResult) -> None:
-        cited = [(MEMORIES_COLLECTION, each.memory_id) for each in result.citations]
+        cited = [(each.collection, each.memory_id) for each in result.citations]
         await self._check_readable(scope, cited, "the answer to this message")
 
     async def _check_readable(self, scope: Scope, cited: Sequence[tuple[str, str]], what: str) -> None:
@@ -856,6 +866,7 @@ class Contexture:
             speaker=self.scope,
             sink=self.outbox,
             summarizer=self._summarizer,
+            sources=self._source_ports(),
         )
 
     def _query_builder_for(self, model: str) -> QueryContextBuilder:

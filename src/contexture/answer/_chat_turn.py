@@ -13,7 +13,15 @@ from contexture.answer.chat_types import ChatRequest, ChatStatus, MemoryCitation
 from contexture.answer.statement_extractor import Statement
 from contexture.builders.turn.build import TurnContext
 from contexture.builders.turn.request import MESSAGE_FIELDS
-from contexture.conversation import CORRECTS_KEY, RECALLED_KEY, Memory, MemoryKind, SessionEvent, statement_keys
+from contexture.conversation import (
+    CORRECTS_KEY,
+    MEMORIES_COLLECTION,
+    RECALLED_KEY,
+    Memory,
+    MemoryKind,
+    SessionEvent,
+    statement_keys,
+)
 from contexture.errors import ContextError
 from contexture.ledger import Degradation
 from contexture.text.language import UNKNOWN_LANGUAGE, detect_language
@@ -172,8 +180,13 @@ def build_memories(said: FinishedTurn, namespace: str, universe: str) -> list[Me
 
 
 def injected_memory_ids(context: TurnContext) -> tuple[str, ...]:
-    """Return the ids of the memories that are in a prompt."""
-    return tuple(snippet.id for snippet in context.snippets)
+    """Return the ids of the memories that are in a prompt, and the references of other records."""
+    return tuple(snippet.reference for snippet in context.snippets)
+
+
+def quotes_sources(context: TurnContext) -> bool:
+    """Whether a prompt holds anything but memories."""
+    return any(snippet.collection != MEMORIES_COLLECTION for snippet in context.snippets)
 
 
 def build_memory_citations(context: TurnContext, reply: str) -> tuple[MemoryCitation, ...]:
@@ -181,7 +194,12 @@ def build_memory_citations(context: TurnContext, reply: str) -> tuple[MemoryCita
     named = {int(number) for number in _CITATION_MARK.findall(reply)}
     return tuple(
         MemoryCitation(
-            number=number, memory_id=snippet.id, label=snippet.label, score=snippet.score, cited=number in named
+            number=number,
+            memory_id=snippet.id,
+            label=snippet.label,
+            score=snippet.score,
+            cited=number in named,
+            collection=snippet.collection,
         )
         for number, snippet in enumerate(context.snippets, start=1)
     )

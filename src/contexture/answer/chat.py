@@ -75,8 +75,12 @@ class BuildTurn(Protocol):
         scope: Scope | None = None,
         now: datetime | None = None,
         remember: bool = True,
+        with_sources: bool = False,
     ) -> TurnContext:
-        """Return the context; with `remember` a summary of trimmed history is stored."""
+        """Return the context; with `remember` a summary of trimmed history is stored.
+
+        `with_sources` adds what answers the message in other kinds of sources.
+        """
         ...
 
 
@@ -85,7 +89,9 @@ class ChatRecipe:
     """Default settings for answering messages; a request can override them.
 
     `quoting` names the extractive model. Its answers only repeat stored text, so they are not stored as memories again.
-    With `show_own_data` the placeholders of personal data in an answer are replaced by their values.
+    With `show_own_data` the placeholders of personal data in an answer are replaced by their values. `with_sources`
+    says whether a chat answers from records, documents, news and the workspace too, `completions_with_sources` whether
+    completions do.
     """
 
     system: str = "You are a helpful assistant."
@@ -95,6 +101,8 @@ class ChatRecipe:
     universe: str = ""
     quoting: str = "extractive"
     show_own_data: bool = False
+    with_sources: bool = True
+    completions_with_sources: bool = False
 
 
 _FORGETTING = "forgetting"
@@ -249,7 +257,12 @@ class ProcessMessage:
         )
         arrived, remembers = await self.arrived(scope), await self.may_remember(scope)
         built = await self.build(
-            turn, max_prompt_tokens=request.max_prompt_tokens, scope=scope, now=now, remember=remembers
+            turn,
+            max_prompt_tokens=request.max_prompt_tokens,
+            scope=scope,
+            now=now,
+            remember=remembers,
+            with_sources=self.recipe.with_sources,
         )
         losses = [] if arrived else [_MEMORY_LATE]
         losses += [] if remembers else [_MEMORY_DENIED]
@@ -327,7 +340,7 @@ class ProcessMessage:
             persona_id=turn.request.persona_id,
             time=turn.now,
             asked=turn.text,
-            told=reply.text,
+            told="" if chat_turn.quotes_sources(turn.context) else reply.text,
             injected=chat_turn.injected_memory_ids(turn.context),
             position=turn.position,
             stated=await turn.extraction if turn.extraction is not None else (),

@@ -11,7 +11,7 @@ from msgspec import Meta
 from typing_extensions import TypedDict
 
 from contexture.builders.turn.request import MAX_PROMPT_TOKENS
-from contexture.conversation import SessionEvent
+from contexture.conversation import MEMORIES_COLLECTION, SessionEvent
 from contexture.errors import InvalidRequest
 from contexture.json_objects import NOT_BLANK
 from contexture.ledger import Degradation
@@ -86,13 +86,17 @@ class ChatRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryCitation:
-    """A numbered block of memory in the prompt; `cited` says whether the reply names its number."""
+    """A numbered block of the prompt; `cited` says whether the reply names its number.
+
+    `memory_id` is the id of a memory or of another record in `collection`.
+    """
 
     number: int
     memory_id: str
     label: str
     score: float
     cited: bool
+    collection: str = MEMORIES_COLLECTION
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

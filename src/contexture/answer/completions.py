@@ -15,7 +15,7 @@ from contexture.answer.chat_types import MemoryCitation
 from contexture.answer.permissions import require_permission
 from contexture.builders.turn.request import MESSAGE_FIELDS, Turn, plain_text
 from contexture.builders.turn.result import TurnContext
-from contexture.conversation import SessionEvent
+from contexture.conversation import RECALLED_KEY, SessionEvent
 from contexture.errors import InvalidRequest, SourceError
 from contexture.ledger import Degradation, Trace
 from contexture.pipeline.masking import SecretMask, StreamingSecretMask
@@ -137,7 +137,13 @@ class Completions:
         trace = Trace()
         if not await chat.arrived(scope):
             trace.add_degradation("memory", "the last message is not stored in memory yet")
-        context = await chat.build(turn, max_prompt_tokens=request.max_prompt_tokens, scope=scope, now=at)
+        context = await chat.build(
+            turn,
+            max_prompt_tokens=request.max_prompt_tokens,
+            scope=scope,
+            now=at,
+            with_sources=chat.recipe.completions_with_sources,
+        )
         return _OpenCompletion(
             request=request, turn=turn, scope=scope, created=at, context=context, models=models, trace=trace
         )
@@ -180,19 +186,23 @@ class Completions:
             persona_id="",
             time=opened.created,
             asked=asked,
-            told=reply,
+            told="" if chat_turn.quotes_sources(opened.context) else reply,
             injected=chat_turn.injected_memory_ids(opened.context),
             stated=await chat.extract(opened.context, asked, opened.created) if remembers else (),
         )
         try:
             if request.session_id:
                 told = [("user", asked), ("assistant", reply)]
+                recalled = list(chat_turn.injected_memory_ids(opened.context))
                 events = [
                     SessionEvent(
                         id=f"{turn}-{role}",
                         message={"role": role, "content": text},
                         time=opened.created,
-                        metadata={"build_id": opened.context.build_id},
+                        metadata={
+                            "build_id": opened.context.build_id,
+                            **({RECALLED_KEY: recalled} if role == "assistant" else {}),
+                        },
                     )
                     for role, text in told
                     if text

@@ -12,7 +12,7 @@ import msgspec
 from contexture.answer._chat_turn import CITATIONS_KEY, FinishedTurn, derive_turn_id, reply_event_name
 from contexture.answer.chat import KeyedLock, ProcessMessage
 from contexture.answer.chat_types import ChatRequest, ChatResult, ChatStatus, MemoryCitation
-from contexture.conversation import MEMORIES_COLLECTION, ReplyState, SessionEvent, StoredReply, record_reference
+from contexture.conversation import ReplyState, SessionEvent, StoredReply, record_reference
 from contexture.errors import ContextError, InvalidRequest, NotFound, SourceUnavailable
 from contexture.ledger import Degradation
 from contexture.pipeline.masking import has_masked_secret
@@ -207,8 +207,8 @@ def _build_stored_reply(asked: ChatRequest, state: ReplyState, now: datetime, bo
 
 
 def _list_references(result: ChatResult) -> tuple[str, ...]:
-    """The memories and events whose texts a result may repeat."""
-    memories = (record_reference(MEMORIES_COLLECTION, citation.memory_id) for citation in result.citations)
+    """The records and events whose texts a result may repeat."""
+    memories = (record_reference(citation.collection, citation.memory_id) for citation in result.citations)
     events = (record_reference("event", event.id) for event in result.events)
     return (*memories, *events)
 

@@ -200,6 +200,9 @@ class TerminalChat:
             print_json(result)
         else:
             typer.echo()
+            for each in result.get("citations", ()):
+                if each["cited"] and each["collection"] != "memories":
+                    print_note(f"[{each['number']}] {each['label']}: {each['collection']}/{each['memory_id']}")
             _print_degradations(result)
 
     def explain_last(self) -> None:

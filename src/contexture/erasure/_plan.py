@@ -139,7 +139,7 @@ class ErasurePlanner:
         plan = await self._plan_named(request, scope)
         await self._add_repetitions(plan, scope)
         await self._check_blocks(plan, request, scope)
-        plan.summaries = await self._find_summaries(plan, scope)
+        plan.summaries = await self.find_summaries(plan, scope)
         return plan
 
     async def _check_blocks(self, plan: ErasurePlan, request: ForgetRequest, scope: Scope) -> None:
@@ -296,7 +296,7 @@ class ErasurePlanner:
 
     # --- summaries ---
 
-    async def _find_summaries(self, plan: ErasurePlan, scope: Scope) -> Summaries:
+    async def find_summaries(self, plan: ErasurePlan, scope: Scope) -> Summaries:
         """The summaries of the scope's sessions that lose a message."""
         if not self._stores.memory_is_local:
             return []

@@ -34,6 +34,8 @@ from contexture.types import Record, Scope
 
 __all__ = ["Erasure", "ErasureStores", "OwnerLookup"]
 
+SESSION_EVENTS = "session events"
+_MEMORY_REFERENCE = conversation.record_reference(conversation.MEMORIES_COLLECTION, "")
 _BATCH = 500
 _MAX_RECENT = 10_000  # erased records that a running build may still cite
 _MAX_ROUNDS = 8  # of records of one id that a user has from as many writers
@@ -200,7 +202,29 @@ class Erasure:
         if not preview:
             self._remember_erased(scope, target.records | target.own_records)
         stores = self._stores.copies
-        return {place: await store.erase(scope, target, preview=preview) for place, store in stores.items()}
+        erased = {place: await store.erase(scope, target, preview=preview) for place, store in stores.items()}
+        return {**erased, SESSION_EVENTS: await self._erase_answers(scope, target, preview=preview)}
+
+    async def _erase_answers(self, scope: Scope, target: conversation.ErasureTarget, *, preview: bool) -> Sequence[str]:
+        """Remove the answers of chats whose prompts held one of these records, and what summaries have of them.
+
+        Memories are not meant: they have a rule of their own.
+        """
+        names = [each for each in target.records | target.own_records if not each.startswith(_MEMORY_REFERENCE)]
+        plans: dict[str, ErasurePlan] = {}
+        for found in await self._stores.sessions.citing(scope, names) if names else ():
+            held = set(found.event.metadata.get(conversation.RECALLED_KEY, ()))
+            shared = any((found.user, each) not in target.private for each in target.records & held)
+            if shared or (found.user == scope.user and target.own_records & held):
+                plans.setdefault(found.user, ErasurePlan()).add_event(found.user, found.session_id, found.event)
+        for user, plan in () if preview else plans.items():
+            owner = act_as(user, scope)
+            plan.summaries = await self._planner.find_summaries(plan, owner)
+            await self._erase_events(plan, owner)
+            if plan.summaries:
+                await self._stores.memory.forget(owner, [record.id for record, _ in plan.summaries])
+                await self._rebuild_summaries(plan, owner)
+        return [name for user, plan in plans.items() for name in sorted(plan.event_ids(user))]
 
     async def _erase_originals(self, plan: ErasurePlan, scope: Scope) -> dict[str, list[str]]:
         await self._erase_vectors(plan, scope)
@@ -209,7 +233,7 @@ class Erasure:
         if other:
             await self._stores.memory.forget(scope, other)
         removed["summaries"] = other
-        removed["session events"] = await self._erase_events(plan, scope)
+        removed[SESSION_EVENTS] = await self._erase_events(plan, scope)
         readable = [record for record in plan.memories.values() if record.acl]
         owners = await self._stores.list_owners(
             scope.tenant, conversation.MEMORIES_COLLECTION, [record.id for record in readable]
@@ -330,7 +354,7 @@ class Erasure:
             return ()
         memories = [("memories", record.id, record.text) for record in plan.memories.values()]
         events = [
-            ("session events", event.id, event_text(event)) for some in plan.events.values() for event in some.values()
+            (SESSION_EVENTS, event.id, event_text(event)) for some in plan.events.values() for event in some.values()
         ]
         return tuple(
             (place, name, self._stores.clean(text)[:_SHOWN_CHARACTERS]) for place, name, text in (*memories, *events)
@@ -341,7 +365,7 @@ def _list_planned(plan: ErasurePlan, now: datetime) -> dict[str, list[str]]:
     """What a plan removes, before anything is removed; the blocks below its blocks are not listed."""
     return {
         "memories": [record.id for record in plan.memories.values() if _is_counted(record, now)],
-        "session events": [name for events in plan.events.values() for name in events],
+        SESSION_EVENTS: [name for events in plan.events.values() for name in events],
         "summaries": [record.id for record, _ in plan.summaries if record.id not in plan.memories],
         **{place: [name for name, each in records.items() if each.acl] for place, records in plan.records.items()},
         BLOCKS.name: plan.blocks,

@@ -125,6 +125,8 @@ def chat_recipe(settings: Settings) -> ChatRecipe:
         universe=settings.memory_universe,
         quoting=EXTRACTIVE,
         show_own_data=settings.show_own_data,
+        with_sources=settings.chat_sources == "everything",
+        completions_with_sources=settings.completion_sources == "everything",
     )
 
 

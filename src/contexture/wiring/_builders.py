@@ -110,6 +110,7 @@ class TurnParts:
     speaker: Scope
     sink: SummarySink | None = None
     summarizer: ChatModel | None = None
+    sources: SourcePorts | None = None
 
 
 def turn_builder(settings: Settings, parts: TurnParts) -> TurnContextBuilder:
@@ -131,6 +132,7 @@ def turn_builder(settings: Settings, parts: TurnParts) -> TurnContextBuilder:
         deadline=_recall_deadline(settings),
         model=settings.counted_model,
         speaker=parts.speaker,
+        sources=parts.sources,
     )
 
 

@@ -52,6 +52,7 @@ MatchLabelFunction = Callable[[str, str], float]
 """Returns how well a table's row with a label is what a question asks for, from 0 to 1."""
 
 _BLOCK_HEADER = re.compile(r"^\[(?:(\d+)\] \((.*)\)|Document (\d+): .*, Page \d+\])$", re.MULTILINE)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _HEADING = re.compile(r"^\\*#{1,6}\s.*$", re.MULTILINE)
 _TABLE_ROW = re.compile(r"\s*\|.*\|\s*$")
 _TABLE_RULE = re.compile(r"[\s|:-]+")
@@ -251,6 +252,8 @@ def _block_sentences(text: str) -> Iterator[_Sentence]:
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
     for mark, end in zip(marks, ends, strict=True):
         speaker, _, day = (mark[2] or "").rpartition(", ")
+        if not _DAY.fullmatch(day):
+            speaker, day = "", mark[2] or ""
         secondary = (speaker or day).partition(",")[0] in _SECONDARY_LABELS
         said = _HEADING.sub("", text[mark.end() : end])
         number = mark[1] or mark[3]

@@ -14,6 +14,10 @@ from contexture.text.segmentation import split_sentences
 from contexture.types import Candidate, Form, Message, Variant
 
 MEMORY_HEADING = "Relevant memory:"
+SOURCES_HEADING = "Relevant memory and sources:"
+SOURCE_MATERIAL = "source"
+"""Signal of a candidate that is no memory: a passage of a record, a document, an article or the workspace."""
+
 MEMORY_NAME = "memory"
 
 ShownMemory = tuple[Candidate, Variant]
@@ -32,7 +36,12 @@ def render_messages(
     role: MaterialRole = MaterialRole.SYSTEM,
     continuation: Sequence[Message] = (),
 ) -> tuple[Message, ...]:
-    """Messages from most to least stable: system, history, memories if any, user, and what follows it."""
+    """Messages from most to least stable: system, history, memories if any, user, and what follows it.
+
+    With material of other sources among the memories, it is all in a message of the user role: others wrote it.
+    """
+    if any(map(is_material, shown)):
+        role = MaterialRole.USER
     memory = [{"role": role.value, "name": MEMORY_NAME, "content": render_memories(shown)}] if shown else []
     return ({"role": "system", "content": system}, *history, *memory, {"role": "user", "content": user}, *continuation)
 
@@ -40,9 +49,13 @@ def render_messages(
 def render_memories(shown: Sequence[ShownMemory]) -> str:
     """The numbered memories under their heading."""
     numbered = enumerate(shown, start=1)
-    return "\n".join(
-        (MEMORY_HEADING, *(render_block(number, candidate, form.text) for number, (candidate, form) in numbered))
-    )
+    heading = SOURCES_HEADING if any(map(is_material, shown)) else MEMORY_HEADING
+    return "\n".join((heading, *(render_block(number, candidate, form.text) for number, (candidate, form) in numbered)))
+
+
+def is_material(shown: ShownMemory) -> bool:
+    """Whether a shown block is no memory."""
+    return SOURCE_MATERIAL in shown[0].signals
 
 
 def render_block(number: int, candidate: Candidate, text: str) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from contexture.builders._tokens import CountText, as_token_counter
 from contexture.builders.clean import Cleaner, CleanerFactory
+from contexture.builders.sources import RELEVANCE, SourceFinder, SourceKind, SourcePorts, SourceQuestion
 from contexture.builders.telemetry import NoTurnTelemetry, Stopwatch, TurnTelemetry, turn_timers
 from contexture.builders.turn import request
 from contexture.builders.turn._history import clean_content, clean_message, count_unread, drop_incomplete_calls
-from contexture.builders.turn._render import render_system
+from contexture.builders.turn._render import SOURCE_MATERIAL, render_system
 from contexture.builders.turn.compose import ComposedTurn, compose_turn, message_candidate
 from contexture.builders.turn.result import TurnContext, make_debug, make_snippet
 from contexture.builders.turn.summary import HistorySummarizer, TrimmedHistory, trim_key
@@ -20,16 +24,24 @@ from contexture.capsule import Capsule, make_capsule
 from contexture.conversation import HealthState, Recall, Recalled
 from contexture.errors import RedactionFailed, RequestError, SourceUnavailable
 from contexture.ledger import Ledger, Reason, Trace
-from contexture.memory.candidates import make_candidates, memory_candidate_id
-from contexture.pipeline.candidates import CandidateSource, collect_candidates
+from contexture.memory.candidates import SNIPPETS_SECTION, make_candidates, memory_candidate_id
+from contexture.pipeline.candidates import CandidateSource, collect_candidates, keep_above_floor, keep_top_k
 from contexture.pipeline.fence import make_fence
 from contexture.pipeline.masking import SecretMaskCache
 from contexture.pipeline.redaction import Placeholders, RedactionOperator, RememberedScans, restorer
+from contexture.pipeline.scoring import recency, salience
 from contexture.ports import Clock, MemoryService, Redactor, Secrets, TokenCounter
-from contexture.text.questions import asks_about_self, asks_for_several
+from contexture.text.questions import asks_about_self, asks_for_several, complete_follow_up
+from contexture.text.statements import MessageIntent, detect_intent
 from contexture.types import Candidate, Message, Scope
 
 MEMORY_SOURCE = "memory"
+_MATERIAL_KINDS = tuple(kind for kind in SourceKind if kind is not SourceKind.MEMORIES)
+_MATERIAL_FLOOR, _MATERIAL_SHARE = (
+    0.3,
+    0.4,
+)  # the least score, and the least share of the best, as for a question over everything
+_MAX_MATERIAL = 24
 
 
 @dataclass(kw_only=True, slots=True)
@@ -53,7 +65,7 @@ class TurnContextBuilder:
     `health_provider` returns the health state of the memory service; a recall that fails in state NORMAL calls
     `on_degraded` with the seconds to treat the service as degraded. A failure of one of these two functions is a
     degradation. `deadline` limits the seconds a turn waits for memory, however the service behaves. `speaker` is the
-    scope when neither the call nor the turn names one.
+    scope when neither the call nor the turn names one. `sources` are what `with_sources` searches besides memory.
     """
 
     def __init__(  # noqa: PLR0913 - every part it works with, by name
@@ -73,8 +85,10 @@ class TurnContextBuilder:
         deadline: float = 10.0,
         model: str = "",
         speaker: Scope | None = None,
+        sources: SourcePorts | None = None,
     ) -> None:
         self._memory = memory
+        self._sources = SourceFinder(sources, deadline=deadline) if sources is not None else None
         self._counter = as_token_counter(token_counter)
         self._fence = make_fence(self._counter)
         self._cleaners = CleanerFactory(
@@ -98,16 +112,21 @@ class TurnContextBuilder:
         scope: Scope | None = None,
         now: datetime | None = None,
         remember: bool = True,
+        with_sources: bool = False,
     ) -> TurnContext:
         """The prompt for a turn, as `scope` may read it; without one, the scope that the turn names.
 
         The limit is `max_prompt_tokens`, else the turn's own, else the recipe's. Raises a `RequestError` that the
         caller can fix, and `RedactionFailed` when the user's message cannot be redacted; any other failure is a
-        degradation. `remember=False` submits no summary of trimmed history; the prompt is the same.
+        degradation. `remember=False` submits no summary of trimmed history; the prompt is the same. `with_sources` adds
+        what answers the message in records, documents, news and the workspace.
         """
         build = self._start_build(turn, max_prompt_tokens, scope, now)
         with build.watch.phase("total"):
-            raw = await self._collect_memories(build)
+            recalled, material = await asyncio.gather(
+                self._collect_memories(build), self._find_material(build) if with_sources else _find_nothing()
+            )
+            raw = [*recalled, *material]
             with build.watch.phase("redaction"):
                 asked = self._redact_turn(build)
                 clean = build.cleaner.clean_candidates(raw)
@@ -204,6 +223,26 @@ class TurnContextBuilder:
             if build.state is HealthState.NORMAL:
                 self._report_degraded(build.trace)
         return found
+
+    async def _find_material(self, build: _TurnBuild) -> list[Candidate]:
+        """What answers a question or an order in the other kinds of sources; a kind that fails is a degradation."""
+        message = request.plain_text(build.turn.user_message)
+        if self._sources is None or detect_intent(message) not in (MessageIntent.QUESTION, MessageIntent.COMMAND):
+            return []
+        asked = [request.plain_text(each.get("content")) for each in build.turn.history if each.get("role") == "user"]
+        cleaner, trace = build.cleaner, build.trace
+        question = cleaner.mask_text(message)
+        completed = complete_follow_up(question, [cleaner.mask_text(each) for each in asked])
+        found: dict[str, Candidate] = {}
+        for text in dict.fromkeys((question, completed)):  # a short question may also begin another subject
+            search = SourceQuestion(text=text, scope=build.scope, now=build.now, kinds=_MATERIAL_KINDS)
+            for each in await self._sources.find(search, cleaner):
+                found[each.id] = max(each, found.get(each.id, each), key=lambda known: known.score)
+        best = max((each.score for each in found.values()), default=0.0)
+        near = keep_above_floor([*found.values()], max(_MATERIAL_FLOOR, _MATERIAL_SHARE * best), trace)
+        shown = [_to_material(each, build.now) for each in keep_top_k(near, _MAX_MATERIAL, trace)]
+        build.recalled.update((each.id, _describe_material(each)) for each in shown)
+        return shown
 
     async def _recall_candidates(self, build: _TurnBuild, question: str) -> Sequence[Candidate]:
         recipe = self._recipe
@@ -351,3 +390,30 @@ class TurnContextBuilder:
             timings=build.watch.seconds,
             restore=restorer(build.cleaner.operator),
         )
+
+
+async def _find_nothing() -> list[Candidate]:
+    return []
+
+
+def _to_material(candidate: Candidate, now: datetime) -> Candidate:
+    """A candidate of another kind of source among the memories of a turn, scored as they are."""
+    fresh = recency(candidate.time, now)
+    signals = {**candidate.signals, RELEVANCE: candidate.score, "recency": fresh, SOURCE_MATERIAL: 1.0}
+    return replace(
+        candidate,
+        section=SNIPPETS_SECTION,
+        label=candidate.label or candidate.title,
+        score=salience(candidate.score, fresh),
+        signals=signals,
+    )
+
+
+def _describe_material(candidate: Candidate) -> Recalled:
+    cited = candidate.citation
+    return Recalled(
+        id=candidate.record_id,
+        text=candidate.text,
+        score=candidate.signals[RELEVANCE],
+        metadata={} if cited is None else {"collection": cited.collection},
+    )

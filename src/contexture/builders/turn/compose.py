@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from contexture.builders.replay import ComposedPrompt
 from contexture.builders.turn import request
 from contexture.builders.turn._history import drop_already_in_history, find_history_cut, find_newest_exchange
-from contexture.builders.turn._render import ShownMemory, make_variants, render_messages
+from contexture.builders.turn._render import SOURCE_MATERIAL, ShownMemory, make_variants, render_messages
 from contexture.capsule import Capsule
 from contexture.conversation import JOINED
 from contexture.errors import BudgetTooSmall
@@ -151,14 +151,16 @@ def _filter_candidates(
     for candidate in single:
         if candidate not in visible:
             trace.drop(candidate, Reason.EMPTY)
-    spoken = rank_candidates(visible)
+    material = [each for each in visible if SOURCE_MATERIAL in each.signals]
+    spoken = rank_candidates([each for each in visible if SOURCE_MATERIAL not in each.signals])
     question = request.plain_text(asked.user)
     if recipe.corrections:
         spoken = rank_below_statements(drop_superseded(spoken, question, trace), question)
-    different = drop_near_duplicates(spoken, trace, threshold=recipe.near_duplicate)
+    different = drop_near_duplicates([*spoken, *material], trace, threshold=recipe.near_duplicate)
     joined = [each for each in different if JOINED in each.signals]
-    recalled = [each for each in different if JOINED not in each.signals]
-    return rank_candidates([*keep_top_k(recalled, recipe.max_memories(asked.state), trace), *joined])
+    others = [each for each in different if SOURCE_MATERIAL in each.signals]
+    recalled = [each for each in different if JOINED not in each.signals and SOURCE_MATERIAL not in each.signals]
+    return rank_candidates([*keep_top_k(recalled, recipe.max_memories(asked.state), trace), *joined, *others])
 
 
 def _fit_budget(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, NotRequired, cast
 
 from typing_extensions import TypedDict
 
@@ -13,7 +13,7 @@ from contexture.builders.clean import Cleaner
 from contexture.builders.turn.compose import ComposedTurn
 from contexture.builders.turn.request import RedactedTurn
 from contexture.capsule import Capsule
-from contexture.conversation import HealthState, Recalled
+from contexture.conversation import MEMORIES_COLLECTION, HealthState, Recalled, record_reference
 from contexture.errors import RedactionFailed
 from contexture.ledger import Degradation, Ledger, LedgerEntry
 from contexture.pipeline.truncation import cite_variant
@@ -23,7 +23,10 @@ from contexture.types import Candidate, ChatMessage, Citation, Form, Message, Va
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snippet:
-    """A memory as it is shown in the prompt; `score` is `.7 x base_score + .3 x recency`."""
+    """A memory as it is shown in the prompt, or material of another source: then `id` is its record.
+
+    `score` is `.7 x base_score + .3 x recency`.
+    """
 
     id: str
     text: str
@@ -37,9 +40,19 @@ class Snippet:
     metadata: Mapping[str, Any]
     citations: tuple[Citation, ...]
 
+    @property
+    def collection(self) -> str:
+        """Where it is stored."""
+        return self.citations[0].collection if self.citations else MEMORIES_COLLECTION
+
+    @property
+    def reference(self) -> str:
+        """The id of a memory; of anything else, its collection and id."""
+        return self.id if self.collection == MEMORIES_COLLECTION else record_reference(self.collection, self.id)
+
     def json_form(self) -> SnippetJson:
         """The memory as it is sent; its citations are sent with those of the turn."""
-        return {
+        sent: SnippetJson = {
             "id": self.id,
             "text": self.text,
             "score": self.score,
@@ -50,6 +63,7 @@ class Snippet:
             "tokens": self.tokens,
             "metadata": self.metadata,
         }
+        return sent if self.collection == MEMORIES_COLLECTION else {**sent, "collection": self.collection}
 
 
 class SnippetJson(TypedDict):
@@ -64,6 +78,7 @@ class SnippetJson(TypedDict):
     form: Form
     tokens: int
     metadata: FreeJson
+    collection: NotRequired[str]
 
 
 class TurnDebug(TypedDict):

@@ -1,0 +1,131 @@
+"""A chat answers from everything that the user may read: sources in the prompt, citations, rights and erasure."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from contexture import Contexture, Record, Settings
+from contexture.answer.chat_types import ChatRequest, ChatResult
+from contexture.answer.completions import CompletionRequest, Completions
+from contexture.answer.route import ModelRoute
+from contexture.types import Message, Scope
+from support.service import small_engine
+
+pytestmark = pytest.mark.integration
+
+ANNA = Scope(tenant="acme", user="anna")
+BORIS = Scope(tenant="acme", user="boris")
+PUMP = Record(id="pump", title="Pump", text="The pump in the harbour costs 900 euros.", acl=("public",))
+SECRET = Record(id="secret", title="Pump", text="The pump in the harbour has a hidden valve.", acl=("user:boris",))
+QUESTION = "What does the pump in the harbour cost?"
+
+
+@pytest.fixture
+async def engine(new_folder: Callable[[], Path]) -> AsyncIterator[Contexture]:
+    """An engine with a public record and a private one of somebody else."""
+    async with small_engine(Settings(home=new_folder(), tenant="acme", user="anna", memory_threshold=0.3)) as found:
+        found.outbox.start()
+        await found.add([PUMP], scope=ANNA)
+        await found.add([SECRET], scope=BORIS)
+        yield found
+
+
+async def ask(engine: Contexture, message: str = QUESTION, session: str = "s", scope: Scope = ANNA) -> ChatResult:
+    """The answer to a message."""
+    return await engine.chat.run(ChatRequest(message=message, session_id=session), scope=scope)
+
+
+async def prompt(engine: Contexture, result: ChatResult) -> Sequence[Message]:
+    """The messages that the model was given."""
+    return (await engine.capsule(result.build_id, scope=ANNA)).messages
+
+
+async def test_a_question_is_answered_from_a_record(engine: Contexture) -> None:
+    """The reply quotes it, the citation names its collection, and the prompt has it in a message of the user role."""
+    result = await ask(engine)
+    (block,) = [each for each in await prompt(engine, result) if each.get("name") == "memory"]
+
+    assert "900 euros. [1]" in result.reply
+    assert [("documents", "pump", True)] == [(each.collection, each.memory_id, each.cited) for each in result.citations]
+    assert "user" == block["role"]
+    assert str(block["content"]).startswith("Relevant memory and sources:\n[1] (Pump)\n")
+
+
+async def test_what_others_keep_to_themselves_is_in_no_prompt(engine: Contexture) -> None:
+    """The prompt of one who may not read a record is the same as without it."""
+    with_it = await prompt(engine, await ask(engine, session="one"))
+    await engine.delete(["secret"], scope=BORIS)
+
+    assert "valve" not in str(with_it)
+    assert with_it == await prompt(engine, await ask(engine, session="two"))
+
+
+async def test_statements_and_small_talk_search_nothing(engine: Contexture) -> None:
+    """Only questions and orders are answered from sources."""
+    for message in ("The pump in the harbour is my favourite.", "Hello!"):
+        assert not any("900 euros" in str(each) for each in await prompt(engine, await ask(engine, message)))
+
+
+async def test_a_short_question_may_begin_another_subject(engine: Contexture) -> None:
+    """What was asked before does not hide what this question is about."""
+    await engine.add([Record(id="crane", text="The crane is yellow.", acl=("public",))], scope=ANNA)
+    await ask(engine)
+
+    assert "yellow" in (await ask(engine, "Which colour is the crane?")).reply
+
+
+async def test_memory_alone_is_a_setting(new_folder: Callable[[], Path]) -> None:
+    """With `memory`, a chat does not search records; completions do with `everything`."""
+    settings = Settings(home=new_folder(), tenant="acme", user="anna")
+    asked = CompletionRequest(messages=({"role": "user", "content": QUESTION},))
+    async with small_engine(settings.model_copy(update={"chat_sources": "memory"})) as engine:
+        await engine.add([PUMP], scope=ANNA)
+        assert () == (await ask(engine)).citations
+        assert () == (await Completions(engine.chat).run(asked, scope=ANNA)).citations
+    async with small_engine(settings.model_copy(update={"completion_sources": "everything"})) as engine:
+        assert ["pump"] == [
+            each.memory_id for each in (await Completions(engine.chat).run(asked, scope=ANNA)).citations
+        ]
+
+
+class Quoter:
+    """A model that repeats the price."""
+
+    name = "quoter"
+
+    async def complete(self, messages: list[Message], *, max_tokens: int) -> str:
+        """A sentence of its own with what the source says."""
+        return "As far as I know the pump costs 900 euros [1]."
+
+
+async def test_an_answer_from_sources_becomes_no_memory_and_goes_with_its_source(engine: Contexture) -> None:
+    """Deleting the record removes the answer from the session, for everybody who asked; questions stay."""
+    engine.__dict__["chat"] = replace(engine.chat, route=ModelRoute({"quoter": Quoter()}))
+    await ask(engine)
+    await ask(engine, session="b", scope=BORIS)
+    await engine.wait_delivered(ANNA)
+    memories = [record for owner in (ANNA, BORIS) for record in await engine.index.scroll(owner, "memories")]
+    await engine.delete(["pump"], scope=ANNA)
+    left = [
+        *await engine.sessions.list_events(ANNA, "s"),
+        *await engine.sessions.list_events(BORIS, "b"),
+    ]
+
+    assert [] == [record.text for record in memories if "900" in record.text]
+    assert [QUESTION] * 2 == [event.message["content"] for event in left]
+
+
+async def test_forgetting_names_the_answers(engine: Contexture) -> None:
+    """The receipt, and the preview before it, list the answers that repeat a record."""
+    answer = (await ask(engine)).events[-1]
+    named = {"collection": "documents", "ids": ["pump"]}
+    preview = await engine.forget({**named, "preview": True}, scope=ANNA)
+    receipt = await engine.forget(named, scope=ANNA)
+
+    assert answer.id in preview.removed["session events"]
+    assert answer.id in receipt.removed["session events"]
+    assert "900" not in str(await engine.sessions.list_events(ANNA, "s"))
