@@ -177,6 +177,19 @@ def test_a_title_between_the_header_and_the_first_figures_does_not_part_them(tmp
     assert "|  | 2018 | 2017 |" == lines_of(read(sheet, tmp_path)[0])[0]
 
 
+def test_a_row_of_dashes_does_not_end_its_table(tmp_path):
+    """It is a row like the others, and no header of those below it."""
+    sheet = Sheet()
+    dashed = ("Acquisitions", "", "-", "", "-")
+    sheet.statement(100, (*STATEMENT[:2], dashed, *STATEMENT[2:]))
+
+    page = read(sheet, tmp_path)[0]
+
+    assert 1 == page.num_tables
+    assert "| Acquisitions | - | - |" in lines_of(page)
+    assert "|  | 2018 | 2017 |" == lines_of(page)[0]
+
+
 def test_tables_beside_each_other_are_two_tables(tmp_path):
     """Figures of the right table do not follow the labels of the left one."""
     sheet = Sheet()

@@ -203,6 +203,12 @@ def _is_data_row(row: _TableRow) -> bool:
     return any(cell.is_figure for cell in row.cells[1:])
 
 
+def _is_dashed_row(row: _TableRow) -> bool:
+    """Whether a row has a label and no figures but dashes, so that it belongs to the table above it."""
+    label, *cells = row.cells
+    return bool(cells) and not label.is_figure and all(c.is_figure and not _DIGIT.search(c.text) for c in cells)
+
+
 def _merge_shifted_labels(rows: Sequence[_TableRow]) -> list[_TableRow]:
     """Rows with a label and its figures together, where their baselines differ by a little."""
     found: list[_TableRow] = []
@@ -247,7 +253,7 @@ def _grow_block(rows: Sequence[_TableRow], start: int) -> _Block | None:
         row = rows[at]
         if row.bottom - previous.bottom > _MAX_ROW_DISTANCE * row.size:
             break
-        if _is_data_row(row):
+        if _is_data_row(row) or (data and _is_dashed_row(row)):
             row.cells = [_unless_label(cell, block.label_right) for cell in row.cells]
             merged = _merge_columns(block.columns, row)
             if merged is None:
