@@ -743,3 +743,11 @@ async def test_a_part_of_a_page_is_embedded(new_folder: Callable[[], Path]) -> N
     assert "![[Manual#^none]]" in text
     assert "cables" not in text
     assert "Hide the key" not in text
+
+
+async def test_a_hinted_type_is_collected(bench: WorkspaceBench) -> None:
+    """The best blocks of the type are candidates although the query matches none of them."""
+    hints = {"prioritizeTypes": ["kanban_card"]}
+
+    assert "hall" not in ids(await ask(bench, "what does it cost"), "semantic")
+    assert "hall" in ids(await ask(bench, "what does it cost", hints=hints), "semantic")

@@ -21,7 +21,7 @@ from contexture.pipeline.truncation import score_sentences
 from contexture.retrieval.search import SEMANTIC, FoundPassage, HybridSearch
 from contexture.text.terms import extract_terms
 from contexture.types import BM25, And, AnyOf, Candidate, Equals, Filter, Not, Range
-from contexture.workspace import ActivityKind, Block, BlockType, LinkKind, plain_name
+from contexture.workspace import ActivityKind, Block, BlockQuery, BlockType, LinkKind, plain_name
 
 FOCUS_RELEVANCE = 1.0
 ANCESTOR_RELEVANCE, ANCESTOR_STEP = 0.9, 0.1
@@ -160,6 +160,10 @@ def _add_ranked(state: BuildState, blocks: Sequence[Block], first: float, step: 
 
 
 DUE_RELEVANCE = 1.0
+TYPES = "types"
+"""The source of candidates of the types that a hint asks for."""
+
+LATEST_RELEVANCE, LATEST_STEP = 0.5, 0.01
 NAMED_RELEVANCE = 1.0
 """Of a row that the question names by its title of two or more words."""
 
@@ -174,7 +178,9 @@ class SemanticCollector:
 
     async def collect(self, state: BuildState) -> Sequence[Candidate]:
         """The best blocks for the query, the rows it selects, and the tasks due in the dates it names."""
-        found = await self._search_blocks(state)
+        found = await self._search_blocks(
+            state, make_filter(state), threshold=state.config.collectors.semantic.min_threshold
+        )
         blocks = {block.id: (block, found[block.id]) for block in await state.store.get(state.scope, list(found))}
         for row, relevance in await select_rows(state, self._search, make_filter(state)):
             blocks[row.id] = (row, max(relevance, found.get(row.id, 0.0)))
@@ -188,7 +194,18 @@ class SemanticCollector:
             for block, score in {**due, **blocks, **due}.values()
         ]
 
-    async def _search_blocks(self, state: BuildState) -> dict[str, float]:
+    async def collect_types(self, state: BuildState, section: SectionType) -> Sequence[Candidate]:
+        """The best blocks of the types that a hint asks for; if few match the query, also the latest tasks and rows."""
+        types, limit = state.request.hints.prioritize_types, state.config.collectors.semantic.top_k
+        wanted, hints = AnyOf("type", tuple(map(str, types))), make_filter(state)
+        found = await self._search_blocks(state, wanted if hints is None else And((wanted, hints)), threshold=0.0)
+        blocks = await state.store.get(state.scope, list(found))
+        candidates = [state.add_candidate(section, block, found[block.id], source=TYPES) for block in blocks]
+        latest = (await state.store.select(state.scope, BlockQuery(types=types, newest=True), limit=limit)).blocks
+        others = [block for block in latest if block.id not in found][: max(0, limit - len(found))]
+        return candidates + state.add_ranked_candidates(section, others, LATEST_RELEVANCE, LATEST_STEP, source=TYPES)
+
+    async def _search_blocks(self, state: BuildState, where: Filter | None, *, threshold: float) -> dict[str, float]:
         """The best `top_k` blocks with their scores; a block has the score of its best passage."""
         config = state.config.collectors.semantic
         if config.top_k < 1:
@@ -198,7 +215,7 @@ class SemanticCollector:
                 state.scope,
                 BLOCKS_COLLECTION,
                 search_question(state),
-                where=make_filter(state),
+                where=where,
                 pool=2 * config.top_k,
                 trace=state.trace,
             )
@@ -206,7 +223,7 @@ class SemanticCollector:
             return {}
         best: dict[str, float] = {}
         for each in found:
-            if _is_match(each, config.min_threshold):
+            if _is_match(each, threshold):
                 best.setdefault(each.hit.record.id, each.score)
         return dict(list(best.items())[: config.top_k])
 

@@ -201,6 +201,11 @@ class WorkspaceContextBuilder:
                 "planner": CandidateSource(ask=lambda: collect_work(state, work), timeout_seconds=self._deadline),
                 "changes": CandidateSource(ask=lambda: collect_changes(state, changes), timeout_seconds=self._deadline),
             }
+        if state.request.hints.prioritize_types and on and self._config.recipe is not WorkspaceRecipe.SEED:
+            searched = result.SectionType.SEMANTIC if result.SectionType.SEMANTIC in on else on[0]
+            sources["types"] = CandidateSource(
+                ask=lambda: self._semantic.collect_types(state, searched), timeout_seconds=self._deadline
+            )
         if state.request.hints.include_blocks and on:
             included = CandidateSource(
                 ask=lambda: collect.collect_included(state, on[0]), timeout_seconds=self._deadline
