@@ -70,6 +70,15 @@ async def test_statements_and_small_talk_search_nothing(engine: Contexture) -> N
         assert not any("900 euros" in str(each) for each in await prompt(engine, await ask(engine, message)))
 
 
+async def test_questions_about_oneself_are_answered_from_memory(engine: Contexture) -> None:
+    """A document that has the words of the question is about something else."""
+    await engine.add([Record(id="spec", text="Icons like these are what I like to call generic.", acl=("public",))])
+    await ask(engine, "I like tulips.", session="first")
+    await engine.wait_delivered(ANNA)
+
+    assert "tulips" in (await ask(engine, "What do I like?")).reply
+
+
 async def test_a_short_question_may_begin_another_subject(engine: Contexture) -> None:
     """What was asked before does not hide what this question is about."""
     await engine.add([Record(id="crane", text="The crane is yellow.", acl=("public",))], scope=ANNA)

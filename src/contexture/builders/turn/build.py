@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -42,6 +43,9 @@ _MATERIAL_FLOOR, _MATERIAL_SHARE = (
     0.4,
 )  # the least score, and the least share of the best, as for a question over everything
 _MAX_MATERIAL = 24
+_FIRST_PERSON = re.compile(
+    r"\b(?:i|me|my|mine|myself|я|меня|мне|мной|мой|моя|мо[её]|мои|моего|моей|моему|моих|моим|мою)\b"
+)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -232,10 +236,12 @@ class TurnContextBuilder:
         asked = [request.plain_text(each.get("content")) for each in build.turn.history if each.get("role") == "user"]
         cleaner, trace = build.cleaner, build.trace
         question = cleaner.mask_text(message)
+        # What "I" like is in memory; a document that has the word is about something else.
+        kinds = (SourceKind.WORKSPACE,) if _FIRST_PERSON.search(question.casefold()) else _MATERIAL_KINDS
         completed = complete_follow_up(question, [cleaner.mask_text(each) for each in asked])
         found: dict[str, Candidate] = {}
         for text in dict.fromkeys((question, completed)):  # a short question may also begin another subject
-            search = SourceQuestion(text=text, scope=build.scope, now=build.now, kinds=_MATERIAL_KINDS)
+            search = SourceQuestion(text=text, scope=build.scope, now=build.now, kinds=kinds)
             for each in await self._sources.find(search, cleaner):
                 found[each.id] = max(each, found.get(each.id, each), key=lambda known: known.score)
         best = max((each.score for each in found.values()), default=0.0)
