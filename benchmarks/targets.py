@@ -53,6 +53,7 @@ SIZED = {
     "workspace_p95_ms": Target(15),
     "workspace_embedding_shipped_p95_ms": Target(30),
     "workspace_within_budget_share": Target(1, at_least=True),
+    "workspace_while_writing_ratio": Target(2),
     "command_p95_ms": Target(40),
     "command_embedding_shipped_p95_ms": Target(40),
     "command_miss_p95_ms": Target(150),

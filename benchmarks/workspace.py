@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import statistics
 from collections.abc import Sequence
 from datetime import timedelta
@@ -10,6 +11,7 @@ from pathlib import Path
 from benchmarks.corpus import SCOPE, questions, records, warm_up
 from benchmarks.store import EXACT, MODEL, Clean, Models, Pay, opened, searcher
 from benchmarks.timing import Numbers, Progress, Times, each, summary
+from msgspec.structs import replace
 
 from contexture.adapters.blocks.sqlite import SqliteBlocks
 from contexture.adapters.redaction.default import default_redactor
@@ -33,13 +35,16 @@ _SEEDS = {Pay.NOTHING: 82, Pay.SHIPPED: 84}
 _KINDS = (BlockType.PARAGRAPH, BlockType.BULLETED, BlockType.TODO, BlockType.PARAGRAPH, BlockType.CODE)
 _READERS = (None, None, None, ("user:u1",), ("group:none",))
 _WORDS = 24
+_BATCH = 100  # blocks of a batch that is written while contexts are built
+_WRITING_SEED = 86
 
 
 async def workspaces(folder: Path, models: Models, size: int, asked: int, progress: Progress) -> Numbers:
     """Builds over `size` blocks: unseen questions, each with another page in focus."""
     index = await opened(folder, models, exact_limit=EXACT)
     store = SqliteBlocks(folder / "blocks.db", extract_links)
-    await _filled(Workspace(store=store, index=index, preparer=_preparer(models)), size, progress)
+    workspace = Workspace(store=store, index=index, preparer=_preparer(models))
+    await _filled(workspace, size, progress)
     await index.optimize()
     numbers: Numbers = {}
     for pay, name in _NAMES.items():
@@ -62,9 +67,35 @@ async def workspaces(folder: Path, models: Models, size: int, asked: int, progre
                 numbers[f"workspace_phase_{phase}_p50_ms"] = 1_000 * statistics.median(
                     one.timings[phase] for one in built
                 )
+            numbers |= await _measure_while_writing(builder, workspace, numbers["workspace_p50_ms"], asked, size)
     store.close()
     await index.close()
     return numbers
+
+
+async def _measure_while_writing(
+    builder: WorkspaceContextBuilder, workspace: Workspace, alone: float, asked: int, size: int
+) -> Numbers:
+    """Builds while new blocks are written all the time, and how much longer half of them take."""
+    writing = asyncio.create_task(_write_always(workspace, size))
+    try:
+        _, times = await _built(builder, questions(asked, seed=_WRITING_SEED), size)
+    finally:
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+    numbers = summary("workspace_while_writing", times)
+    return {**numbers, "workspace_while_writing_ratio": numbers["workspace_while_writing_p50_ms"] / alone}
+
+
+async def _write_always(workspace: Workspace, size: int) -> None:
+    """Batches of blocks, as an ingest job writes them, one after another."""
+    for at, block in enumerate(records(10**6)):
+        for start in range(0, len(block), _BATCH):
+            given = [
+                replace(_block(size * (at + 1) + start + place, owned.record), parent=None)
+                for place, owned in enumerate(block[start : start + _BATCH])
+            ]
+            await workspace.put(SCOPE, given, now=NOON)
 
 
 def _preparer(models: Models) -> Preparer:
