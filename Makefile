@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 # Tests start the command line many times: byte code is cached.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run check test test-slow wheel-check coverage mutants fuzz lint format metrics bench bench-peers docs lock clean
+.PHONY: help setup run check test test-slow wheel-check clients-check coverage mutants fuzz lint format metrics bench bench-peers docs lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,9 @@ test-slow: $(READY)  ## slow tests: crashes, load, browsers, and tests that need
 
 wheel-check: $(READY)  ## build the wheel, and run the first steps of a new user in empty environments
 	$(BIN)/python scripts/check_wheel.py
+
+clients-check: $(READY)  ## test the current OpenAI, LangChain, LlamaIndex, Haystack and MCP clients, each in its own environment
+	$(BIN)/python scripts/check_clients.py
 
 coverage: $(READY)  ## run every test and print line and branch coverage
 	$(PYTEST) --cov --cov-report=
