@@ -195,6 +195,16 @@ def test_a_message_of_outlook_is_read_as_mail(tmp_path):
         read(tmp_path / "text.msg")
 
 
+def test_formulas_without_a_value_are_read_as_they_are_written(tmp_path):
+    """A workbook that no spreadsheet program has saved has none; its totals do not vanish."""
+    book = openpyxl.Workbook()
+    for row in (("port", "ships"), ("Senn", 4), ("Brodick", 3), ("total", "=SUM(B2:B3)")):
+        book.active.append(row)
+    book.save(tmp_path / "ships.xlsx")
+
+    assert "| total | =SUM(B2:B3) |" in read(tmp_path / "ships.xlsx").pages[0].text
+
+
 def test_notes_above_a_sheets_table_are_not_its_header(tmp_path):
     """The header is the first row with as many cells as most rows."""
     book = openpyxl.Workbook()

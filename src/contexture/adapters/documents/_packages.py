@@ -30,6 +30,7 @@ _PARSER_ERRORS = (zipfile.BadZipFile, KeyError, ValueError, AttributeError, Type
 _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+_UNCOMPUTED = re.compile(rb'<c(?![^>]*\bt="str")[^>]*><f[^<]*</f>\s*(?:<v\s*/>|<v></v>)?\s*</c>')
 _MAX_REPEATED_CELLS = 64  # spreadsheets repeat empty cells to the edge of the sheet
 
 
@@ -39,7 +40,7 @@ class XlsxReader:
     extensions = ("xlsx",)
 
     def read(self, path: Path, limits: ReadLimits, progress: Callable[[int, int], None]) -> ReadDocument:
-        """Read the visible sheets in order; formulas are read as their stored values."""
+        """Read the visible sheets in order; formulas are read as their stored values, and as written without one."""
         check_archive(path, limits, part="xl/workbook.xml")
         try:
             with path.open("rb") as file:
@@ -48,7 +49,7 @@ class XlsxReader:
                     page
                     for sheet in book.worksheets
                     if sheet.sheet_state == "visible"
-                    for page in _table_pages(sheet.iter_rows(values_only=True), f"# {sheet.title}")
+                    for page in _table_pages(_read_rows(path, sheet), f"# {sheet.title}")
                 ]
         except _PARSER_ERRORS as failure:
             raise InvalidRequest(f"the workbook is damaged: {failure}") from failure
@@ -58,6 +59,18 @@ class XlsxReader:
             raise InvalidRequest(f"the workbook has {len(sheets)} pages; the limit is {limits.pages}")
         progress(len(sheets), len(sheets))
         return ReadDocument(pages=pages_from_texts(sheets), title=str(book.properties.title or ""))
+
+
+def _read_rows(path: Path, sheet: Any) -> Iterator[Sequence[object]]:
+    """Rows of a sheet; a workbook that no spreadsheet program has saved has formulas without values."""
+    values = sheet.iter_rows(values_only=True)
+    with zipfile.ZipFile(path) as package, package.open(sheet._worksheet_path) as part:  # noqa: SLF001 - not offered
+        if not _UNCOMPUTED.search(part.read()):
+            yield from values
+            return
+    formulas: Any = cast("Any", openpyxl).load_workbook(path, read_only=True)[sheet.title]
+    for row, written in zip(values, formulas.iter_rows(values_only=True), strict=False):
+        yield [source if value is None else value for value, source in zip(row, written, strict=True)]
 
 
 class CsvReader:
