@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from contexture.answer.chat_types import ChatRequest, ChatStatus, MemoryCitation
-from contexture.answer.statement_extractor import Statement
+from contexture.answer.statement_extractor import RememberedStatement
 from contexture.builders.turn.build import TurnContext
 from contexture.builders.turn.request import MESSAGE_FIELDS
 from contexture.conversation import (
@@ -57,7 +57,7 @@ class OpenTurn:
     context: TurnContext
     position: int = 0
     remembers: bool = True
-    extraction: Awaitable[Sequence[Statement]] | None = None
+    extraction: Awaitable[Sequence[RememberedStatement]] | None = None
 
 
 @dataclass(slots=True)
@@ -137,7 +137,7 @@ class FinishedTurn:
     told: str
     injected: tuple[str, ...]
     position: int = 0
-    stated: Sequence[Statement] = ()
+    stated: Sequence[RememberedStatement] = ()
     turn_number: int = 0
 
 
@@ -146,11 +146,11 @@ def build_memories(said: FinishedTurn, namespace: str, universe: str) -> list[Me
 
     Of the message only its statements are remembered.
     """
-    stated = said.stated or [Statement(text=select_statements(said.asked))]
+    stated = said.stated or [RememberedStatement(text=select_statements(said.asked))]
     keys = statement_keys(f"{said.turn}-user")
     texts = [
         *(("user", key, statement, 0) for key, statement in zip(keys, stated, strict=False)),
-        ("assistant", f"{said.turn}-assistant", Statement(text=said.told), 1),
+        ("assistant", f"{said.turn}-assistant", RememberedStatement(text=said.told), 1),
     ]
     return [
         Memory(

@@ -18,7 +18,7 @@ from contexture.answer import _chat_turn as chat_turn
 from contexture.answer import route
 from contexture.answer.chat_types import ChatRequest, ChatResult, ChatStatus, ChatStep, Delta, Started
 from contexture.answer.permissions import REMEMBER, describe_memories, require_permission
-from contexture.answer.statement_extractor import Statement, StatementExtractor
+from contexture.answer.statement_extractor import RememberedStatement, StatementExtractor
 from contexture.builders.turn.build import TurnContext
 from contexture.builders.turn.request import Turn, plain_text
 from contexture.builders.turn.summary import SummarySink
@@ -366,7 +366,7 @@ class ProcessMessage:
             usage=told.metadata["usage"],
         )
 
-    async def extract(self, context: TurnContext, message: str, now: datetime) -> Sequence[Statement]:
+    async def extract(self, context: TurnContext, message: str, now: datetime) -> Sequence[RememberedStatement]:
         """The statements of a message that the extractor finds; empty without an extractor."""
         if self.extractor is None:
             return ()

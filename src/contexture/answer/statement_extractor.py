@@ -37,7 +37,7 @@ _LIST = re.compile(r"\[.*\]", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Statement:
+class RememberedStatement:
     """Something that a message states, and the ids of the memories that it corrects."""
 
     text: str
@@ -63,7 +63,7 @@ class StatementExtractor:
 
     async def extract(
         self, message: str, *, shown: str, memories: Sequence[Snippet], restore: Callable[[str], str], now: datetime
-    ) -> Sequence[Statement]:
+    ) -> Sequence[RememberedStatement]:
         """The statements of a message, in order; empty if it states nothing.
 
         The model reads `shown`, the message without personal data, and the memories of its prompt; `restore` puts the
@@ -76,15 +76,17 @@ class StatementExtractor:
             async with asyncio.timeout(self.seconds):
                 answer = await self.model.complete(_make_prompt(shown, memories, now), max_tokens=_MAX_ANSWER_TOKENS)
         except (SourceError, TimeoutError):
-            return (Statement(text=stated),)
+            return (RememberedStatement(text=stated),)
         ids = {number: snippet.id for number, snippet in enumerate(memories, start=1)}
         found = [
-            Statement(text=text, corrects=tuple(ids[number] for number in item.corrects if number in ids))
+            RememberedStatement(text=text, corrects=tuple(ids[number] for number in item.corrects if number in ids))
             for item in _read_items(answer)
             if is_stated(text := restore(item.statement).strip(), message, now)
         ]
         left = [] if not found else _find_uncovered(stated, [each.text for each in found])
-        return tuple([*found, *(Statement(text=each) for each in left)][:MAX_STATEMENTS]) or (Statement(text=stated),)
+        return tuple([*found, *(RememberedStatement(text=each) for each in left)][:MAX_STATEMENTS]) or (
+            RememberedStatement(text=stated),
+        )
 
 
 def is_stated(statement: str, message: str, now: datetime) -> bool:
