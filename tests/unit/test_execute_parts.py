@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from types import SimpleNamespace
 
 import pytest
 
 from contexture.answer.commands._article_sentences import ArticleSentence, ArticleSource, Evidence, ReadArticle
-from contexture.answer.commands._sentence_ranking import SentenceRanker, split_question
+from contexture.answer.commands._sentence_ranking import SentenceRanker, covers_question, split_question
 from contexture.answer.commands.answer import UNSUPPORTED_FIGURES
 from contexture.answer.commands.events import TimelineEvent, extract_dated_sentences, find_date, find_links
 from contexture.answer.commands.job import HEADINGS
@@ -351,3 +352,16 @@ async def test_across_languages_a_name_or_a_high_similarity_decides(question, si
     article = reading("a", "Fog closed the harbour of Norvik to Marta Koltsova and her crew.")
 
     assert answers == bool(await ranker.select([article], question, 2))
+
+
+async def test_a_title_tells_what_a_sentence_in_other_words_speaks_of():
+    """The headline has the words of the question, the story other ones."""
+    ranker = SentenceRanker(compare=await compare_by_list([0.35]), today=FRIDAY, trace=Trace())
+    article = reading("a", "Some 1,200 of them walked out.")
+    titled = replace(article.source, title="Dockers strike in Norvik")
+    sentences = tuple(replace(each, source=titled) for each in article.sentences)
+    question = "How many dockers strike?"
+
+    assert [] == await ranker.select([article], question, 2)
+    found = await ranker.select([replace(article, source=titled, sentences=sentences)], question, 2)
+    assert covers_question(found, question, titled=True)

@@ -144,6 +144,7 @@ def test_mentions_stand_where_they_say():
             {("Газпром", "organization"), ("Алексей Миллер", "person"), ("Москва", "place")},
         ),
         ("Christine Lagarde spoke in Frankfurt.", "en", {("Christine Lagarde", "person"), ("Frankfurt", "place")}),
+        ("Its café serves plum cake until it runs out.", "en", set()),
     ],
 )
 def test_models_give_dictionary_forms(text, lang, names):

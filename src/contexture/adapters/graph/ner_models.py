@@ -65,7 +65,7 @@ class NerModels:
         reader = self._find_russian if _is_russian(text, lang) else self._find_english
         words = _OVERLONG_WORD.sub(lambda run: " " * len(run[0]), text)
         try:
-            found = [mention for mention in reader(words) if _TWO_LETTERS.search(mention.name)]
+            found = [mention for mention in reader(words) if _is_name(mention.name)]
         except (ValueError, IndexError, KeyError, MemoryError, RuntimeError, OSError, ImportError) as failure:
             raise SourceUnavailable(f"a name model failed with {type(failure).__name__}") from failure
         return sorted(found, key=lambda mention: (mention.start, mention.end))
@@ -118,6 +118,11 @@ class NerModels:
             # pymorphy2 finds its dictionaries through pkg_resources, which warns that it is deprecated.
             warnings.simplefilter("ignore", UserWarning)
             return self._natasha.MorphVocab()
+
+
+def _is_name(name: str) -> bool:
+    """Whether a name has two letters in a row and a capital one; models take accented words for names."""
+    return _TWO_LETTERS.search(name) is not None and name != name.lower()
 
 
 def complete_name(text: str, start: int, name: str) -> tuple[int, str]:

@@ -138,7 +138,9 @@ class SentenceRanker:
         """
         ranked = await self.rank(readings, question)
         ordered = [found[at] for at in range(2) for found in ranked if len(found) > at]
-        relevant = [each.sentence for each in ordered if each.is_relevant]
+        relevant = [each.sentence for each in ordered if each.is_relevant] or [
+            each.sentence for each in ordered if _is_told_by_title(each, question)
+        ]
         return drop_similar(relevant, SentenceSimilarity([each.sentence for each in ordered]), most)
 
     async def _compare(self, question: str, chosen: Sequence[ArticleSentence]) -> Mapping[tuple[str, int], float]:
@@ -230,6 +232,13 @@ class _QuestionNames:
         return len(self.sounds & said) / len(self.sounds)
 
 
+def _is_told_by_title(found: RankedSentence, question: str) -> bool:
+    """Whether the title of an article has the words of the question, and a sentence like it in meaning other ones."""
+    wanted, title = extract_subject_terms(question), frozenset(extract_terms(found.sentence.source.title))
+    covered = bool(wanted) and len(wanted & title) >= _MIN_COVERAGE * len(wanted)
+    return covered and found.meaning is not None and found.meaning >= _MIN_MEANING_OF_WORDS
+
+
 class _WordShares:
     """The share of the wanted terms that a sentence has, rare terms counting more."""
 
@@ -311,13 +320,16 @@ def drop_similar(found: Sequence[ArticleSentence], like: SentenceSimilarity, mos
     return kept
 
 
-def covers_question(found: Sequence[ArticleSentence], question: str, share: float = _MIN_COVERAGE) -> bool:
-    """Whether the sentences together mention this share of the question's subject terms.
+def covers_question(
+    found: Sequence[ArticleSentence], question: str, share: float = _MIN_COVERAGE, *, titled: bool = False
+) -> bool:
+    """Whether the sentences, with the titles of their articles if `titled`, mention this share of the subject terms.
 
     A question without subject terms is covered by any sentence.
     """
     wanted = extract_subject_terms(question)
-    said = wanted & frozenset[int]().union(*(sentence.terms for sentence in found))
+    titles = [frozenset(extract_terms(each.source.title)) for each in found if titled]
+    said = wanted & frozenset[int]().union(*(sentence.terms for sentence in found), *titles)
     return bool(found) and len(said) >= share * len(wanted)
 
 

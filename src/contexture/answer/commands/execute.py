@@ -115,10 +115,13 @@ class _SearchState:
                 found = await self.ranker.select(self.readings, part, self.most)
                 self.chosen[part] = found or self.chosen.get(part, [])
 
-    def is_covered(self, part: str) -> bool:
-        """Whether a part is answered, by shared words or, across languages, by semantic similarity."""
+    def is_covered(self, part: str, *, titled: bool = False) -> bool:
+        """Whether a part is answered, by shared words or, across languages, by semantic similarity.
+
+        The words of titles count only if `titled`: they do not make a further search needless.
+        """
         found = self.chosen[part]
-        return bool(found) and (part in self.semantically_covered or covers_question(found, part))
+        return bool(found) and (part in self.semantically_covered or covers_question(found, part, titled=titled))
 
 
 async def answer_question(job: Job) -> answer.Findings:
@@ -129,7 +132,7 @@ async def answer_question(job: Job) -> answer.Findings:
     answered = tuple(
         QuestionPart(
             text=job.reader.redact_line(part),
-            covered=search.is_covered(part),
+            covered=search.is_covered(part, titled=True),
             evidence=tuple(number for statement in quoted[part] for number in statement.evidence),
         )
         for part in parts
