@@ -12,6 +12,7 @@ from contexture import Contexture, Record, Settings
 from contexture.answer.chat_types import ChatRequest, ChatResult
 from contexture.answer.completions import CompletionRequest, Completions
 from contexture.answer.route import ModelRoute
+from contexture.errors import NotFound
 from contexture.types import Message, Scope
 from support.service import small_engine
 
@@ -126,6 +127,21 @@ async def test_an_answer_from_sources_becomes_no_memory_and_goes_with_its_source
 
     assert [] == [record.text for record in memories if "900" in record.text]
     assert [QUESTION] * 2 == [event.message["content"] for event in left]
+
+
+@pytest.mark.parametrize("by", ["delete", "forget"])
+async def test_later_turns_of_a_session_go_with_the_answer_in_their_history(engine: Contexture, by: str) -> None:
+    """Their kept builds and stored replies show what the answer said, for everybody who asked."""
+    later: list[str] = []
+    for scope in (ANNA, BORIS):
+        await ask(engine, scope=scope)
+        later.append((await ask(engine, "The weather is fine.", scope=scope)).build_id)
+    await (engine.delete(["pump"]) if by == "delete" else engine.forget({"ids": ["pump"]}))
+
+    for scope, build_id in zip((ANNA, BORIS), later, strict=True):
+        with pytest.raises(NotFound):
+            await engine.capsule(build_id, scope=scope)
+    assert not any(b"900 euros" in path.read_bytes() for path in engine.settings.home.glob("builds/*"))
 
 
 async def test_forgetting_names_the_answers(engine: Contexture) -> None:

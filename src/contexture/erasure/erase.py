@@ -198,17 +198,26 @@ class Erasure:
         scope: Scope,
         target: conversation.ErasureTarget,
         preview: bool = False,  # noqa: FBT001, FBT002 - as the request says it
-    ) -> dict[str, Sequence[str]]:
+    ) -> dict[str, list[str]]:
         if not preview:
             self._remember_erased(scope, target.records | target.own_records)
+        erased = await self._erase_stored_copies(scope, target, preview=preview)
+        _add_ids(erased, await self._erase_answers(scope, target, preview=preview))
+        return erased
+
+    async def _erase_stored_copies(
+        self, scope: Scope, target: conversation.ErasureTarget, *, preview: bool
+    ) -> dict[str, list[str]]:
         stores = self._stores.copies
-        erased = {place: await store.erase(scope, target, preview=preview) for place, store in stores.items()}
-        return {**erased, SESSION_EVENTS: await self._erase_answers(scope, target, preview=preview)}
+        return {place: [*await store.erase(scope, target, preview=preview)] for place, store in stores.items()}
 
-    async def _erase_answers(self, scope: Scope, target: conversation.ErasureTarget, *, preview: bool) -> Sequence[str]:
-        """Remove the answers of chats whose prompts held one of these records, and what summaries have of them.
+    async def _erase_answers(
+        self, scope: Scope, target: conversation.ErasureTarget, *, preview: bool
+    ) -> dict[str, list[str]]:
+        """Remove the answers of chats whose prompts held one of these records, and what has them in turn.
 
-        Memories are not meant: they have a rule of their own.
+        That is summaries, and the builds of later turns, whose histories show the answers. Memories are not meant: they
+        have a rule of their own.
         """
         names = [each for each in target.records | target.own_records if not each.startswith(_MEMORY_REFERENCE)]
         plans: dict[str, ErasurePlan] = {}
@@ -217,14 +226,21 @@ class Erasure:
             shared = any((found.user, each) not in target.private for each in target.records & held)
             if shared or (found.user == scope.user and target.own_records & held):
                 plans.setdefault(found.user, ErasurePlan()).add_event(found.user, found.session_id, found.event)
-        for user, plan in () if preview else plans.items():
-            owner = act_as(user, scope)
+        erased: dict[str, list[str]] = {}
+        for user, plan in plans.items():
+            owner, events, sessions = act_as(user, scope), plan.event_ids(user), plan.session_ids(user)
+            touched = frozenset(sessions | set(map(self._stores.clean, sessions)))
+            copies = conversation.ErasureTarget(events=events, touched_sessions=touched)
+            _add_ids(erased, await self._erase_stored_copies(owner, copies, preview=preview))
+            _add_ids(erased, {SESSION_EVENTS: sorted(events)})
+            if preview:
+                continue
             plan.summaries = await self._planner.find_summaries(plan, owner)
             await self._erase_events(plan, owner)
             if plan.summaries:
                 await self._stores.memory.forget(owner, [record.id for record, _ in plan.summaries])
                 await self._rebuild_summaries(plan, owner)
-        return [name for user, plan in plans.items() for name in sorted(plan.event_ids(user))]
+        return erased
 
     async def _erase_originals(self, plan: ErasurePlan, scope: Scope) -> dict[str, list[str]]:
         await self._erase_vectors(plan, scope)
