@@ -12,6 +12,7 @@ from contexture import Contexture, Record, Settings
 from contexture.answer.chat_types import ChatRequest, ChatResult
 from contexture.answer.completions import CompletionRequest, Completions
 from contexture.answer.route import ModelRoute
+from contexture.conversation import Memory
 from contexture.errors import NotFound
 from contexture.types import Message, Scope
 from support.service import small_engine
@@ -142,6 +143,19 @@ async def test_later_turns_of_a_session_go_with_the_answer_in_their_history(engi
         with pytest.raises(NotFound):
             await engine.capsule(build_id, scope=scope)
     assert not any(b"900 euros" in path.read_bytes() for path in engine.settings.home.glob("builds/*"))
+
+
+async def test_later_turns_of_others_go_with_an_answer_from_a_shared_memory(engine: Contexture) -> None:
+    """Whoever shares a memory and forgets it removes the answers of others that repeat it, and what has these."""
+    shared = Memory(text="The tulips of the garden are purple.", id="tulips", readers=("public",))
+    await engine.memory.remember(ANNA, [shared])
+    answer = await ask(engine, "Which colour are the tulips of the garden?", scope=BORIS)
+    later = await ask(engine, "The weather is fine.", scope=BORIS)
+    await engine.forget({"ids": ["tulips"], "collection": "memories"})
+
+    assert "purple" in answer.reply
+    with pytest.raises(NotFound):
+        await engine.capsule(later.build_id, scope=BORIS)
 
 
 async def test_forgetting_names_the_answers(engine: Contexture) -> None:

@@ -62,6 +62,8 @@ class Erasure:
         # The copies first, so that an interrupted call can be repeated: they are found by what is removed after.
         removed: dict[str, list[str]] = {}
         _add_ids(removed, await self._erase_copies(scope, await self._make_target(plan, scope), request.preview))
+        for user in {owner for owner, _ in plan.events} - {scope.user}:  # whose answers repeat a shared memory
+            _add_ids(removed, await self._erase_later_turns(plan, act_as(user, scope), preview=request.preview))
         rebuilt, pending = 0, list[str]()
         if request.preview:
             _add_ids(removed, _list_planned(plan, self._stores.clock.now()))
@@ -228,11 +230,9 @@ class Erasure:
                 plans.setdefault(found.user, ErasurePlan()).add_event(found.user, found.session_id, found.event)
         erased: dict[str, list[str]] = {}
         for user, plan in plans.items():
-            owner, events, sessions = act_as(user, scope), plan.event_ids(user), plan.session_ids(user)
-            touched = frozenset(sessions | set(map(self._stores.clean, sessions)))
-            copies = conversation.ErasureTarget(events=events, touched_sessions=touched)
-            _add_ids(erased, await self._erase_stored_copies(owner, copies, preview=preview))
-            _add_ids(erased, {SESSION_EVENTS: sorted(events)})
+            owner = act_as(user, scope)
+            _add_ids(erased, await self._erase_later_turns(plan, owner, preview=preview))
+            _add_ids(erased, {SESSION_EVENTS: sorted(plan.event_ids(user))})
             if preview:
                 continue
             plan.summaries = await self._planner.find_summaries(plan, owner)
@@ -241,6 +241,13 @@ class Erasure:
                 await self._stores.memory.forget(owner, [record.id for record, _ in plan.summaries])
                 await self._rebuild_summaries(plan, owner)
         return erased
+
+    async def _erase_later_turns(self, plan: ErasurePlan, owner: Scope, *, preview: bool) -> dict[str, list[str]]:
+        """Remove the builds and replies that have the owner's removed events in their history."""
+        sessions = plan.session_ids(owner.user)
+        touched = frozenset(sessions | set(map(self._stores.clean, sessions)))  # a capsule's are redacted
+        copies = conversation.ErasureTarget(events=plan.event_ids(owner.user), touched_sessions=touched)
+        return await self._erase_stored_copies(owner, copies, preview=preview)
 
     async def _erase_originals(self, plan: ErasurePlan, scope: Scope) -> dict[str, list[str]]:
         await self._erase_vectors(plan, scope)
