@@ -125,8 +125,7 @@ def derive_turn_id(scope: Scope, session_id: str, message_id: str) -> str:
 class FinishedTurn:
     """The texts of a finished turn, from which its memories are built.
 
-    `position` is the position of the message in its session, which its answer follows, 0 if it is unknown. `stated` are
-    the statements of the message where a model has found them; `turn_number` counts the session's turns.
+    `stated` are the statements of the message where a model has found them; `turn_number` counts the session's turns.
     """
 
     turn: str
@@ -136,7 +135,6 @@ class FinishedTurn:
     asked: str
     told: str
     injected: tuple[str, ...]
-    position: int = 0
     stated: Sequence[RememberedStatement] = ()
     turn_number: int = 0
 
@@ -149,8 +147,8 @@ def build_memories(said: FinishedTurn, namespace: str, universe: str) -> list[Me
     stated = said.stated or [RememberedStatement(text=select_statements(said.asked))]
     keys = statement_keys(f"{said.turn}-user")
     texts = [
-        *(("user", key, statement, 0) for key, statement in zip(keys, stated, strict=False)),
-        ("assistant", f"{said.turn}-assistant", RememberedStatement(text=said.told), 1),
+        *(("user", key, statement) for key, statement in zip(keys, stated, strict=False)),
+        ("assistant", f"{said.turn}-assistant", RememberedStatement(text=said.told)),
     ]
     return [
         Memory(
@@ -170,11 +168,10 @@ def build_memories(said: FinishedTurn, namespace: str, universe: str) -> list[Me
                 "source": MEMORY_SOURCE,
                 "timestamp": said.time.isoformat(),
                 **({"turn": said.turn_number} if said.turn_number else {}),
-                **({"position": said.position + step} if said.position else {}),
                 **({CORRECTS_KEY: list(statement.corrects)} if statement.corrects else {}),
             },
         )
-        for role, key, statement, step in texts
+        for role, key, statement in texts
         if statement.text.strip()
     ]
 

@@ -342,7 +342,6 @@ class ProcessMessage:
             asked=turn.text,
             told="" if chat_turn.quotes_sources(turn.context) else reply.text,
             injected=chat_turn.injected_memory_ids(turn.context),
-            position=turn.position,
             stated=await turn.extraction if turn.extraction is not None else (),
             turn_number=(turn.position + 1) // 2,
         )

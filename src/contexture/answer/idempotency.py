@@ -12,7 +12,7 @@ import msgspec
 from contexture.answer._chat_turn import CITATIONS_KEY, FinishedTurn, derive_turn_id, reply_event_name
 from contexture.answer.chat import KeyedLock, ProcessMessage
 from contexture.answer.chat_types import ChatRequest, ChatResult, ChatStatus, MemoryCitation
-from contexture.conversation import ReplyState, SessionEvent, StoredReply, record_reference
+from contexture.conversation import MEMORIES_COLLECTION, ReplyState, SessionEvent, StoredReply, record_reference
 from contexture.errors import ContextError, InvalidRequest, NotFound, SourceUnavailable
 from contexture.ledger import Degradation
 from contexture.pipeline.masking import has_masked_secret
@@ -145,9 +145,8 @@ class AnswerOnce:
             persona_id=asked.persona_id,
             time=left.asked.time,
             asked=str(left.asked.message["content"]),
-            told=result.reply,
+            told="" if any(each.collection != MEMORIES_COLLECTION for each in result.citations) else result.reply,
             injected=tuple(citation.memory_id for citation in result.citations),
-            position=left.asked.position,
         )
         if await self.process.may_remember(scope):
             await self.process.remember(scope, said, result.model)
