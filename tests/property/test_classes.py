@@ -33,6 +33,7 @@ def looked_at_one_by_one(scope: Scope, known: Mapping[int, AccessClass]) -> Scop
         allowed=allowed,
         readable=readable,
         hidden=hidden if len(hidden) <= len(readable) else None,
+        private=frozenset(number for number in readable if [f"user:{scope.user}"] == list(known[number].readers)),
         tenant=scope.tenant,
         passages=sum(known[number].passages for number in readable),
     )

@@ -145,6 +145,7 @@ async def test_a_question_is_embedded_once_however_often_it_is_asked(new_folder)
     store = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=parts.encoders.vectors, threads=1))
     engine = Contexture(Settings(home=folder, search_floor=1), store, parts.encoders, FixedClock())
     await engine.news.add(engine.scope, [article("p", "The palace pump leaks.")], now=NOON)
+    await engine.warm_embedders()
     counted.asked.clear()
     with pytest.raises(NothingFound):
         await engine.build_command({"raw_command": "/ask", "args": "6h zeppelin lang=en"})

@@ -35,6 +35,7 @@ TOOL = {
         },
     },
 }
+MISSING = "needs the client of another library: make clients-check installs it"
 QUESTION = "Should I take the ferry to Arran today?"
 
 
@@ -315,7 +316,7 @@ async def test_the_embedders_are_offered_too(sdk, engine):
 
 async def test_the_client_of_langchain_calls_tools(http):
     """Whole and streamed, and with results of tools as the last messages."""
-    chat = pytest.importorskip("langchain_openai").ChatOpenAI(
+    chat = pytest.importorskip("langchain_openai", reason=MISSING).ChatOpenAI(
         model="contexture", api_key="sk-any", base_url="http://127.0.0.1/v1", http_async_client=http
     )
     bound = chat.bind_tools([TOOL])
@@ -337,7 +338,7 @@ async def test_the_client_of_langchain_calls_tools(http):
 
 async def test_the_client_of_llamaindex_calls_tools(http):
     """Whole and streamed."""
-    like = pytest.importorskip("llama_index.llms.openai_like").OpenAILike(
+    like = pytest.importorskip("llama_index.llms.openai_like", reason=MISSING).OpenAILike(
         model="contexture",
         api_key="sk-any",
         api_base="http://127.0.0.1/v1",
