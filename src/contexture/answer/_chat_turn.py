@@ -91,7 +91,7 @@ def build_user_event(turn: OpenTurn) -> SessionEvent:
 
 def build_reply_event(turn: OpenTurn, reply: PartialReply, outcome: TurnOutcome) -> SessionEvent:
     """The session event of the answer, or of its failure."""
-    told: dict[str, Any] = {
+    event: dict[str, Any] = {
         "build_id": turn.context.build_id,
         "status": outcome.status.value,
         "model": reply.model,
@@ -100,10 +100,10 @@ def build_reply_event(turn: OpenTurn, reply: PartialReply, outcome: TurnOutcome)
         RECALLED_KEY: list(injected_memory_ids(turn.context)),
     }
     if outcome.failure is not None:
-        told["error"] = {"code": outcome.failure.code, "message": str(outcome.failure)}
+        event["error"] = {"code": outcome.failure.code, "message": str(outcome.failure)}
     if turn.request.message_id:  # a client may send it again
-        told[CITATIONS_KEY] = [asdict(citation) for citation in build_memory_citations(turn.context, reply.text)]
-    return _build_event(turn, reply_event_name(outcome.status), reply.text, told)
+        event[CITATIONS_KEY] = [asdict(citation) for citation in build_memory_citations(turn.context, reply.text)]
+    return _build_event(turn, reply_event_name(outcome.status), reply.text, event)
 
 
 def reply_event_name(status: ChatStatus) -> str:
@@ -133,7 +133,7 @@ class FinishedTurn:
     persona_id: str
     time: datetime
     asked: str
-    told: str
+    reply: str
     injected: tuple[str, ...]
     stated: Sequence[RememberedStatement] = ()
     turn_number: int = 0
@@ -148,7 +148,7 @@ def build_memories(said: FinishedTurn, namespace: str, universe: str) -> list[Me
     keys = statement_keys(f"{said.turn}-user")
     texts = [
         *(("user", key, statement) for key, statement in zip(keys, stated, strict=False)),
-        ("assistant", f"{said.turn}-assistant", RememberedStatement(text=said.told)),
+        ("assistant", f"{said.turn}-assistant", RememberedStatement(text=said.reply)),
     ]
     return [
         Memory(

@@ -332,15 +332,15 @@ class ProcessMessage:
 
     async def _finish_turn(self, turn: chat_turn.OpenTurn, reply: chat_turn.PartialReply, trace: Trace) -> ChatResult:
         """Append the answer, pass the memories to the sink, and return the result."""
-        told = self._reply_event(turn, reply, trace, ChatStatus.COMPLETE)
-        position = await self._append_event(turn, told)
+        reply_event = self._reply_event(turn, reply, trace, ChatStatus.COMPLETE)
+        position = await self._append_event(turn, reply_event)
         said = chat_turn.FinishedTurn(
             turn=turn.id,
             session_id=turn.session_id,
             persona_id=turn.request.persona_id,
             time=turn.now,
             asked=turn.text,
-            told="" if chat_turn.quotes_sources(turn.context) else reply.text,
+            reply="" if chat_turn.quotes_sources(turn.context) else reply.text,
             injected=chat_turn.injected_memory_ids(turn.context),
             stated=await turn.extraction if turn.extraction is not None else (),
             turn_number=(turn.position + 1) // 2,
@@ -360,9 +360,9 @@ class ProcessMessage:
             degradations=self._collect_degradations(turn, trace),
             events=(
                 replace(chat_turn.build_user_event(turn), position=turn.position),
-                replace(told, position=position),
+                replace(reply_event, position=position),
             ),
-            usage=told.metadata["usage"],
+            usage=reply_event.metadata["usage"],
         )
 
     async def extract(self, context: TurnContext, message: str, now: datetime) -> Sequence[RememberedStatement]:
@@ -381,7 +381,7 @@ class ProcessMessage:
     async def remember(self, scope: Scope, said: chat_turn.FinishedTurn, model: str) -> None:
         """Pass the memories of a turn to the memory sink; idempotent."""
         # An extractive answer only quotes stored text, so only the message is new.
-        new = replace(said, told="") if model in {self.recipe.quoting, _FORGETTING} else said
+        new = replace(said, reply="") if model in {self.recipe.quoting, _FORGETTING} else said
         if memories := chat_turn.build_memories(new, self.recipe.namespace, self.recipe.universe):
             await self.memories.put(scope, *memories)
 

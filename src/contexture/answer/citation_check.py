@@ -85,12 +85,12 @@ def parse_claims(given: Citing) -> CitationClaims:
         raise InvalidRequest(f"this is not JSON: {failure}") from failure
     if not isinstance(found, dict):
         raise InvalidRequest("expected a JSON object: a built context, an answer or a capsule")
-    told = cast("dict[str, Any]", found)
-    if "seal" in told and "candidates" in told:
+    document = cast("dict[str, Any]", found)
+    if "seal" in document and "candidates" in document:
         return _claims_from_capsule(unpack_capsule(data))
-    if isinstance(told.get("capsule"), dict):
-        return _claims_from_capsule(unpack_capsule(msgspec.json.encode(told["capsule"])))
-    claims = CitationClaims(quotes=tuple(_collect_quotes(told)), faults=tuple(_find_faults(told)))
+    if isinstance(document.get("capsule"), dict):
+        return _claims_from_capsule(unpack_capsule(msgspec.json.encode(document["capsule"])))
+    claims = CitationClaims(quotes=tuple(_collect_quotes(document)), faults=tuple(_find_faults(document)))
     if not any(quote.citations for quote in claims.quotes):
         raise InvalidRequest("there is nothing to verify: no citation in it names characters of a record")
     return claims
@@ -120,11 +120,11 @@ def _claims_from_capsule(capsule: Capsule) -> CitationClaims:
     )
 
 
-def _collect_quotes(told: Mapping[str, Any]) -> Iterator[Quote]:
-    for number, citation in enumerate(_parse_citations(told.get("citations")), start=1):
+def _collect_quotes(document: Mapping[str, Any]) -> Iterator[Quote]:
+    for number, citation in enumerate(_parse_citations(document.get("citations")), start=1):
         yield Quote(name=f"citation {number}", citations=(citation,))
     for name, text in _TEXT_FIELDS.items():
-        for number, row in enumerate(_dict_rows(told.get(name)), start=1):
+        for number, row in enumerate(_dict_rows(document.get(name)), start=1):
             given = row.get("citations", [row["citation"]] if isinstance(row.get("citation"), dict) else [])
             shown = row.get(text)
             yield Quote(
@@ -135,18 +135,18 @@ def _collect_quotes(told: Mapping[str, Any]) -> Iterator[Quote]:
             )
 
 
-def _find_faults(told: Mapping[str, Any]) -> Iterator[str]:
+def _find_faults(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield the faults visible in the file alone.
 
     Sources must cite their own pages, and the text and the answer must not show others.
     """
-    sources = _dict_rows(told.get("sources"))
+    sources = _dict_rows(document.get("sources"))
     for number, row in enumerate(sources, start=1):
         yield from _find_page_faults(f"sources[{number}]", row)
-    formatted, answer = told.get("formatted_text"), told.get("answer")
+    formatted, answer = document.get("formatted_text"), document.get("answer")
     if isinstance(formatted, str) and _join_signs(formatted) not in _format_sources(sources):
         yield "formatted_text does not match its sources"
-    if isinstance(answer, str) and "sources" in told:
+    if isinstance(answer, str) and "sources" in document:
         for removed in remove_unknown_markers(answer, range(1, len(sources) + 1)).removed:
             yield f"the answer cites {removed.marker!r}, but there are {len(sources)} sources"
 

@@ -186,13 +186,13 @@ class Completions:
             persona_id="",
             time=opened.created,
             asked=asked,
-            told="" if chat_turn.quotes_sources(opened.context) else reply,
+            reply="" if chat_turn.quotes_sources(opened.context) else reply,
             injected=chat_turn.injected_memory_ids(opened.context),
             stated=await chat.extract(opened.context, asked, opened.created) if remembers else (),
         )
         try:
             if request.session_id:
-                told = [("user", asked), ("assistant", reply)]
+                turns = [("user", asked), ("assistant", reply)]
                 recalled = list(chat_turn.injected_memory_ids(opened.context))
                 events = [
                     SessionEvent(
@@ -204,7 +204,7 @@ class Completions:
                             **({RECALLED_KEY: recalled} if role == "assistant" else {}),
                         },
                     )
-                    for role, text in told
+                    for role, text in turns
                     if text
                 ]
                 last = await chat.sessions.append(scope, request.session_id, events)

@@ -38,7 +38,7 @@ class EarlierAttempt:
 
     turn: str
     asked: SessionEvent | None
-    told: SessionEvent | None
+    reply: SessionEvent | None
 
 
 CheckReadable: TypeAlias = Callable[[Scope, ChatResult], Awaitable[None]]
@@ -128,7 +128,7 @@ class AnswerOnce:
         left = EarlierAttempt(
             turn=turn,
             asked=found.get(f"{turn}-user"),
-            told=found.get(f"{turn}-{reply_event_name(ChatStatus.COMPLETE)}"),
+            reply=found.get(f"{turn}-{reply_event_name(ChatStatus.COMPLETE)}"),
         )
         if left.asked is not None:
             self._check_same_message(asked, asked.session_id, left.asked)
@@ -136,16 +136,16 @@ class AnswerOnce:
 
     async def _resume(self, asked: ChatRequest, left: EarlierAttempt, scope: Scope) -> ChatResult | None:
         """Return the answer already stored in the session, passing its memories on again; None if there is none."""
-        if left.asked is None or left.told is None:
+        if left.asked is None or left.reply is None:
             return None
-        result = _result_from_events(asked.session_id, left.asked, left.told)
+        result = _result_from_events(asked.session_id, left.asked, left.reply)
         said = FinishedTurn(
             turn=left.turn,
             session_id=asked.session_id,
             persona_id=asked.persona_id,
             time=left.asked.time,
             asked=str(left.asked.message["content"]),
-            told="" if any(each.collection != MEMORIES_COLLECTION for each in result.citations) else result.reply,
+            reply="" if any(each.collection != MEMORIES_COLLECTION for each in result.citations) else result.reply,
             injected=tuple(citation.memory_id for citation in result.citations),
         )
         if await self.process.may_remember(scope):
@@ -216,16 +216,16 @@ def _to_reply_failure(failure: ContextError) -> ReplyFailure:
     return ReplyFailure(code=failure.code, message=str(failure), retryable=failure.retryable)
 
 
-def _result_from_events(session_id: str, asked: SessionEvent, told: SessionEvent) -> ChatResult:
+def _result_from_events(session_id: str, asked: SessionEvent, reply: SessionEvent) -> ChatResult:
     """The result as its stored events describe it."""
-    known = told.metadata
+    known = reply.metadata
     return ChatResult(
         session_id=session_id,
-        reply=str(told.message["content"]),
+        reply=str(reply.message["content"]),
         model=str(known["model"]),
         build_id=str(known["build_id"]),
         citations=tuple(MemoryCitation(**citation) for citation in known[CITATIONS_KEY]),
         degradations=tuple(Degradation(**lost) for lost in known["degradations"]),
-        events=(asked, told),
+        events=(asked, reply),
         usage=dict(known["usage"]),
     )

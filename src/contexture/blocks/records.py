@@ -91,18 +91,18 @@ def _build_payload(
     block: workspace.Block, above: Sequence[workspace.Block], home: workspace.Block | None
 ) -> dict[str, object]:
     due = workspace.task_due(block)
-    told: dict[str, object] = {"type": str(block.type), "author": block.author}
+    payload: dict[str, object] = {"type": str(block.type), "author": block.author}
     if home is not None:
-        told["page"] = home.id
+        payload["page"] = home.id
     if above:
-        told["parent"] = above[0].id
+        payload["parent"] = above[0].id
     if block.type is workspace.BlockType.DB_ROW and above and above[0].type is workspace.BlockType.DB:
-        told["db"] = above[0].id
+        payload["db"] = above[0].id
     if due is not None:
-        told["due"] = due.isoformat()
+        payload["due"] = due.isoformat()
     if block.type in _TASK_TYPES:
-        told["done"] = workspace.is_done(block)
-    return told
+        payload["done"] = workspace.is_done(block)
+    return payload
 
 
 class FactsComputer:
@@ -119,10 +119,10 @@ class FactsComputer:
         """
         if stale.block is None:
             return None
-        told = self._summarize(stale.block, stale.below)
-        text = render_for_reader(stale.block, stale.ancestors, summary=told.text if told else "")
+        summary = self._summarize(stale.block, stale.below)
+        text = render_for_reader(stale.block, stale.ancestors, summary=summary.text if summary else "")
         known = current_facts(stale.facts, text, self._redactor.rules)
-        if known is not None and known.summary == told:
+        if known is not None and known.summary == summary:
             return known
         try:
             found = tuple(scan_text(text, self._redactor))
@@ -135,7 +135,7 @@ class FactsComputer:
             redactions=found,
             tokens={counter.encoding: counter.count(fenced) for counter in self._counters},
             simhash=simhash(text),
-            summary=told,
+            summary=summary,
         )
 
     def _summarize(

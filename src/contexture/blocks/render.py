@@ -90,12 +90,12 @@ def _render_line(block: Block, text: str) -> str:
 
 
 def _render_task(block: Block, text: str) -> str:
-    told = [f"due {_due_day(block)}"] if task_due(block) is not None else []
+    details = [f"due {_due_day(block)}"] if task_due(block) is not None else []
     given = {**block.properties, "assignee": _name_people(block.properties.get("assignee"))}
-    told += [
+    details += [
         f"{name} {shown}" for name in ("status", "priority", "assignee") if (shown := _render_cell(given.get(name)))
     ]
-    return f"{text} ({', '.join(told)})" if told else text
+    return f"{text} ({', '.join(details)})" if details else text
 
 
 def _due_day(block: Block) -> str:
@@ -243,9 +243,9 @@ def _sentence_weights(pieces: Sequence[str], heads: Sequence[str], query: str) -
     named = {word for head in heads for word in extract_terms(head)}
     asked = set(extract_terms(query))
     worth = {word: math.log1p(count) * (_HEADING_WEIGHT if word in named else 1.0) for word, count in common.items()}
-    told = [sum(worth[word] for word in each) / math.sqrt(len(each) + 1) for each in words]
-    best = max(told) or 1.0
+    scores = [sum(worth[word] for word in each) / math.sqrt(len(each) + 1) for each in words]
+    best = max(scores) or 1.0
     return [
         len(each & asked) + value / best + _LEAD_BONUS / (1 + at)
-        for at, (each, value) in enumerate(zip(words, told, strict=True))
+        for at, (each, value) in enumerate(zip(words, scores, strict=True))
     ]

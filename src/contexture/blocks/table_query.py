@@ -206,7 +206,7 @@ def _is_between(value: Json | datetime, condition: ColumnFilter) -> bool:
     numbers = [_as_number(each) for each in (low, value, high)]
     moments = [_as_moment(each) for each in (low, value, high)]
     keys: list[list[tuple[float | str | datetime]]] = [
-        [(each,) for each in told if each is not None] for told in (numbers, moments)
+        [(each,) for each in values if each is not None] for values in (numbers, moments)
     ]
     keys.append([(plain_name(_as_text(each)),) for each in (low, value, high)])
     first, middle, last = next(each for each in keys if len(each) == len(numbers))

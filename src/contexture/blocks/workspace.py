@@ -377,8 +377,8 @@ class IndexSync:
         except RequestError as refusal:
             if len(stale) == 1:
                 return {(tenant, stale[0].id): refusal}
-            told = [await self._write_or_split(tenant, [each]) for each in stale]
-            return {key: each for some in told for key, each in some.items()}
+            results = [await self._write_or_split(tenant, [each]) for each in stale]
+            return {key: each for some in results for key, each in some.items()}
         return {}
 
     async def _write(self, tenant: str, stale: Sequence[StaleBlock]) -> None:
@@ -515,7 +515,7 @@ def _repair_properties(block: Block) -> Mapping[str, Json]:
     if not block.properties:
         return block.properties
     try:
-        told = json.dumps(dict(block.properties), allow_nan=False, ensure_ascii=False)
-        return block.properties if is_valid_unicode(told) else json.loads(repair_text(told))
+        encoded = json.dumps(dict(block.properties), allow_nan=False, ensure_ascii=False)
+        return block.properties if is_valid_unicode(encoded) else json.loads(repair_text(encoded))
     except (TypeError, ValueError, RecursionError) as failure:
         raise InvalidRequest(f"the properties of block {block.id!r} cannot be stored: {failure}") from failure

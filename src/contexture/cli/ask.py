@@ -87,13 +87,13 @@ def ask(  # noqa: PLR0913, PLR0917 - one parameter an option
 
 
 def _print_answer(
-    common: cli.Common, found: dict[str, Any], told: Callable[[dict[str, Any]], Iterator[RenderableType]]
+    common: cli.Common, found: dict[str, Any], render: Callable[[dict[str, Any]], Iterator[RenderableType]]
 ) -> None:
     if common.as_json:
         print_json(found)
         return
     out = console()
-    for part in told(found):
+    for part in render(found):
         out.print(part)
 
 
@@ -178,12 +178,12 @@ def answer_question(settings: Settings, asked: Mapping[str, Any], clock: datetim
     """Answer a question over everything, through the service that holds the store or in this process."""
     from contexture.builders.ask.request import parse_ask
 
-    told = parse_ask(asked, answering=True)
+    parsed = parse_ask(asked, answering=True)
     service = find_service(settings)
     if service is not None:
         return service.request("POST", "/v1/ask", asked, now=clock)
 
-    return cli.run_with_engine(cli.require_store(settings), lambda engine: engine.ask(told, now=clock)).to_dict()
+    return cli.run_with_engine(cli.require_store(settings), lambda engine: engine.ask(parsed, now=clock)).to_dict()
 
 
 def render_answer(found: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -233,14 +233,14 @@ def answer_research(settings: Settings, asked: Mapping[str, Any], clock: datetim
     """Answer a research question, through the service that holds the store or in this process."""
     from contexture.answer.research import parse_research_question
 
-    told = parse_research_question(asked, answering=True)
+    parsed = parse_research_question(asked, answering=True)
     service = find_service(settings)
     if service is not None:
         return service.request("POST", "/api/research/ask", asked, now=clock)
 
     async def ask_engine(engine: Contexture) -> ResearchAnswer:
         await engine.warm_embedders()  # loading them takes longer than a search may on a busy machine
-        return await engine.ask_research.run(told, scope=engine.scope, now=clock)
+        return await engine.ask_research.run(parsed, scope=engine.scope, now=clock)
 
     return cli.run_with_engine(cli.require_store(settings), ask_engine).to_dict()
 

@@ -350,7 +350,7 @@ def _run_research(
 ) -> tuple[dict[str, Any], bytes]:
     from contexture.answer.research import parse_research_question
 
-    told = parse_research_question(asked, answering=False)
+    parsed = parse_research_question(asked, answering=False)
     service = find_service(settings)
     if service is not None:
         found = service.request("POST", "/v1/context/research", asked, now=clock)
@@ -360,13 +360,13 @@ def _run_research(
     built = cli.run_with_engine(
         cli.require_store(settings),
         lambda engine: engine.build_research(
-            told.query,
-            told.num_results,
-            told.include_text,
-            told.include_visual,
+            parsed.query,
+            parsed.num_results,
+            parsed.include_text,
+            parsed.include_visual,
             now=clock,
-            max_tokens=told.max_tokens,
-            where=told.where,
+            max_tokens=parsed.max_tokens,
+            where=parsed.where,
         ),
         action="context.build",
         resource={"kind": "research"},
@@ -426,7 +426,7 @@ def _run_ask(
 ) -> tuple[dict[str, Any], bytes]:
     from contexture.builders.ask.request import parse_ask
 
-    told = parse_ask(asked, answering=False)
+    parsed = parse_ask(asked, answering=False)
     service = find_service(settings)
     if service is not None:
         found = service.request("POST", "/v1/context/ask", asked, now=clock)
@@ -435,7 +435,7 @@ def _run_ask(
 
     built = cli.run_with_engine(
         cli.require_store(settings),
-        lambda engine: engine.build_ask(told, now=clock),
+        lambda engine: engine.build_ask(parsed, now=clock),
         action="context.build",
         resource={"kind": "ask"},
     )

@@ -286,12 +286,12 @@ class ErasurePlanner:
         private = {name for name, record in plan.memories.items() if is_private(record, scope)}
         owners = await self._stores.list_owners(scope.tenant, MEMORIES_COLLECTION, [*plan.memories])
         for found in await self._stores.sessions.citing(scope, [*plan.memories, *plan.remote_ids]):
-            told = set(extract_terms(event_text(found.event)))
+            event_terms = set(extract_terms(event_text(found.event)))
             recalled = set(found.event.metadata.get(RECALLED_KEY, ()))
             if found.user != scope.user:
                 # Others may have another memory of this id to themselves.
                 recalled -= private | {name for name in recalled if found.user in owners.get(name, ())}
-            if any(name in plan.remote_ids or not told.isdisjoint(terms.get(name, ())) for name in recalled):
+            if any(name in plan.remote_ids or not event_terms.isdisjoint(terms.get(name, ())) for name in recalled):
                 plan.add_event(found.user, found.session_id, found.event)
 
     # --- summaries ---
@@ -341,7 +341,7 @@ def _assign_messages(
     summaries: Sequence[Record], events: Sequence[SessionEvent]
 ) -> list[tuple[Record, list[SessionEvent]]]:
     """Each summary with the messages that it covers: those trimmed then that no earlier summary covers."""
-    told: set[str] = set()
+    ids: set[str] = set()
     found: list[tuple[Record, list[SessionEvent]]] = []
     for record in sorted(summaries, key=lambda each: (each.time is None, each.time, each.id)):
         held: Mapping[str, Any] = record.payload.get("metadata", {})
@@ -349,8 +349,8 @@ def _assign_messages(
         covered: list[SessionEvent] = []
         if record.time is not None and isinstance(length, int) and isinstance(kept, int) and length:
             history = [event for event in events if event.time < record.time and event_text(event)][-length:]
-            covered = [event for event in history[: max(0, len(history) - kept)] if event.id not in told]
-        told.update(event.id for event in covered)
+            covered = [event for event in history[: max(0, len(history) - kept)] if event.id not in ids]
+        ids.update(event.id for event in covered)
         found.append((record, covered))
     return found
 

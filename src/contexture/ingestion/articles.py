@@ -391,8 +391,8 @@ def entry_to_article(
 def make_article_id(known_by: str, readers: Sequence[str] = (PUBLIC,), writer: Scope | None = None) -> str:
     """Return a stable id derived from `known_by`; for articles that are not public, it also depends on the readers."""
     whose = () if PUBLIC in readers else (*sorted(set(readers)), *outsider_key(readers, writer))
-    told = "\0".join((known_by, *whose))
-    return f"art-{hashlib.sha256(told.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}"
+    identity = "\0".join((known_by, *whose))
+    return f"art-{hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}"
 
 
 def _optional_text(row: Mapping[str, Any], name: str) -> str:

@@ -96,8 +96,8 @@ def merge_duplicate(known: FoundArticle, other: FoundArticle) -> FoundArticle | 
     one, two = known.article, other.article
     if not (is_copy(known.print, other.print) and _is_close_in_time(one.published, two.published)):
         return None
-    told = {each.article_id: each for each in (*two.also, _to_copy(two), *one.also)}
-    also = tuple(told[name] for name in sorted(told) if name != one.article_id)
+    copies = {each.article_id: each for each in (*two.also, _to_copy(two), *one.also)}
+    also = tuple(copies[name] for name in sorted(copies) if name != one.article_id)
     return replace(known, article=replace(one, also=also))
 
 
@@ -108,9 +108,9 @@ def copy_sort_key(record: Record, known: Fingerprint) -> tuple[int, bool, float,
 
 
 def _to_found_article(lead: ArticleHits, others: Sequence[ArticleHits]) -> FoundArticle:
-    told = sorted((_to_copy(record_to_article(each.record)) for each in others), key=lambda other: other.article_id)
+    copies = sorted((_to_copy(record_to_article(each.record)) for each in others), key=lambda other: other.article_id)
     return FoundArticle(
-        article=replace(record_to_article(lead.record), text="", also=tuple(told)),
+        article=replace(record_to_article(lead.record), text="", also=tuple(copies)),
         candidates=lead.passages,
         score=lead.score,
         dated_by_loading=is_undated(lead.record),

@@ -198,9 +198,9 @@ class NewsStore:
         pool = _PASSAGES_PER_ARTICLE * max(k, _MIN_ARTICLES)
         while True:
             found = await self._search_passages(scope, question, pool, trace, rerank=rerank)
-            told = self._to_articles(found, question)
-            if len(told) >= k or len(found) < pool or pool >= _MAX_POOL:
-                return tuple(told[:k])
+            articles = self._to_articles(found, question)
+            if len(articles) >= k or len(found) < pool or pool >= _MAX_POOL:
+                return tuple(articles[:k])
             pool *= _POOL_GROWTH
 
     async def _find_newest(self, scope: Scope, question: NewsQuestion, k: int) -> tuple[FoundArticle, ...]:
@@ -215,8 +215,8 @@ class NewsStore:
     ) -> tuple[FoundArticle, ...]:
         """The newest `k` articles that pass `which`; searches the end of a long window first, often enough."""
         end = narrow_to_recent(question)
-        told = () if end is None else await self._sample_newest(scope, end, k, which)
-        return told if len(told) >= k else await self._sample_newest(scope, question, k, which)
+        newest = () if end is None else await self._sample_newest(scope, end, k, which)
+        return newest if len(newest) >= k else await self._sample_newest(scope, question, k, which)
 
     async def _sample_newest(
         self, scope: Scope, question: NewsQuestion, k: int, which: Filter
@@ -242,10 +242,10 @@ class NewsStore:
             if since not in (None, narrowed.since):
                 narrowed = replace(narrowed, since=since)
                 continue
-            told = self._to_articles(rank_by_age(seen), narrowed)
-            done = len(hits) < pool and (len(told) >= k or narrowed.since == question.since)
+            articles = self._to_articles(rank_by_age(seen), narrowed)
+            done = len(hits) < pool and (len(articles) >= k or narrowed.since == question.since)
             if done or pool > _MAX_POOL:
-                return tuple(told[:k])
+                return tuple(articles[:k])
             pool, enough, narrowed = pool * _POOL_GROWTH, enough * _POOL_GROWTH, question
 
     async def _search_passages(

@@ -180,15 +180,15 @@ def find_statement_names(text: str) -> tuple[str, ...]:
 
 def cut_stored_page(record: Record) -> list[PassageCut]:
     """The passages into which a stored page was cut, from its record; a document's own record has none."""
-    told = record.payload
-    if "regions" not in told:
+    payload = record.payload
+    if "regions" not in payload:
         return []
     fields = DocumentFields(
-        company=told.get("company", ""), form=told.get("form", ""), years=tuple(told.get("years", ())),
-        quarter=told.get("quarter", 0),
+        company=payload.get("company", ""), form=payload.get("form", ""), years=tuple(payload.get("years", ())),
+        quarter=payload.get("quarter", 0),
     )  # fmt: skip
-    regions = unpack_regions(told["regions"], record.text)
-    return _cut_named(told["filename"], told["title"], told["section_path"], regions, fields)(record)
+    regions = unpack_regions(payload["regions"], record.text)
+    return _cut_named(payload["filename"], payload["title"], payload["section_path"], regions, fields)(record)
 
 
 def cut_page(document: Document, page: Page, fields: DocumentFields) -> Callable[[Record], list[PassageCut]]:

@@ -115,50 +115,50 @@ def compress_text(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
-def decompress_text(told: str) -> str:
+def decompress_text(packed: str) -> str:
     """The inverse of `compress_text`."""
-    return gzip.decompress(base64.b64decode(told)).decode()
+    return gzip.decompress(base64.b64decode(packed)).decode()
 
 
 def record_to_summary(record: Record) -> DocumentSummary:
     """The summary of a document from its record."""
-    told = record.payload
+    payload = record.payload
     return DocumentSummary(
-        doc_id=told["doc_id"],
-        filename=told["filename"],
-        extension=told["extension"],
-        source_path=told["source_path"],
-        timestamp=datetime.fromisoformat(told["timestamp"]),
-        pages=len(told["pages"]),
+        doc_id=payload["doc_id"],
+        filename=payload["filename"],
+        extension=payload["extension"],
+        source_path=payload["source_path"],
+        timestamp=datetime.fromisoformat(payload["timestamp"]),
+        pages=len(payload["pages"]),
         readers=record.acl,
-        title=told["title"],
+        title=payload["title"],
     )
 
 
 def record_to_page(record: Record) -> StoredPage:
     """The page stored in a record; the paths of its pictures are those of the service's routes."""
-    told, facts = record.payload, read_text_facts(record)
+    payload, facts = record.payload, read_text_facts(record)
     return StoredPage(
-        doc_id=told["doc_id"],
-        filename=told["filename"],
-        page=told["page"],
-        extension=told["extension"],
-        timestamp=datetime.fromisoformat(told["timestamp"]),
-        source_path=told["source_path"],
-        image_path=_picture_route(told, "image") if told["image_path"] else None,
-        thumb_path=_picture_route(told, "thumb") if told["thumb_path"] else None,
-        section_path=told["section_path"],
-        parent_heading=told["parent_heading"],
-        num_headings=told["num_headings"],
-        num_tables=told["num_tables"],
-        num_pictures=told["num_pictures"],
+        doc_id=payload["doc_id"],
+        filename=payload["filename"],
+        page=payload["page"],
+        extension=payload["extension"],
+        timestamp=datetime.fromisoformat(payload["timestamp"]),
+        source_path=payload["source_path"],
+        image_path=_picture_route(payload, "image") if payload["image_path"] else None,
+        thumb_path=_picture_route(payload, "thumb") if payload["thumb_path"] else None,
+        section_path=payload["section_path"],
+        parent_heading=payload["parent_heading"],
+        num_headings=payload["num_headings"],
+        num_tables=payload["num_tables"],
+        num_pictures=payload["num_pictures"],
         text=record.text,
         hash=record.hash,
         lang=record.lang,
-        packed_regions=told["regions"],
+        packed_regions=payload["regions"],
         readers=record.acl,
-        title=told["title"],
-        notes=tuple(told["notes"]),
+        title=payload["title"],
+        notes=tuple(payload["notes"]),
         sentences=facts.sentences,
         redactions=facts.redactions,
         rules=facts.rules,
@@ -176,5 +176,5 @@ def _repair_or_none(text: str | None) -> str | None:
     return repair_text(text) if text else None
 
 
-def _picture_route(told: Mapping[str, Any], kind: str) -> str:
-    return f"/v1/pages/{quote(told['doc_id'], safe='')}/{told['page']}/{kind}"
+def _picture_route(payload: Mapping[str, Any], kind: str) -> str:
+    return f"/v1/pages/{quote(payload['doc_id'], safe='')}/{payload['page']}/{kind}"

@@ -435,8 +435,8 @@ def group_by_page(
     """
     pages: dict[PageKey, list[FoundPassage]] = {}
     for each in found:
-        told = each.hit.record.payload
-        pages.setdefault((told["doc_id"], told["page"]), []).append(each)
+        payload = each.hit.record.payload
+        pages.setdefault((payload["doc_id"], payload["page"]), []).append(each)
     named = asked or QuestionFields()
     worth = {place: _pool_scores(inside) * _weigh_found(named, inside) for place, inside in pages.items()}
     highest = _clamp(max((each.score for inside in pages.values() for each in inside), default=0.0))

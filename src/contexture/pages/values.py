@@ -150,9 +150,9 @@ def pack_regions(regions: Sequence[Region]) -> str:
     return json.encode([_pack_region(region) for region in regions]).decode()
 
 
-def unpack_regions(told: str | Sequence[Sequence[Any]], text: str) -> tuple[Region, ...]:
+def unpack_regions(packed: str | Sequence[Sequence[Any]], text: str) -> tuple[Region, ...]:
     """The regions of a page with this text; older stores have them as a list instead of a string."""
-    return tuple(_unpack_region(text, each) for each in (json.decode(told) if isinstance(told, str) else told))
+    return tuple(_unpack_region(text, each) for each in (json.decode(packed) if isinstance(packed, str) else packed))
 
 
 def _pack_region(region: Region) -> list[Any]:
@@ -160,8 +160,8 @@ def _pack_region(region: Region) -> list[Any]:
     return [str(region.kind), [round(edge, _BOX_DIGITS) for edge in region.box], region.start, region.end, *own]
 
 
-def _unpack_region(text: str, told: Sequence[Any]) -> Region:
-    kind, box, start, end, *own = told
+def _unpack_region(text: str, packed: Sequence[Any]) -> Region:
+    kind, box, start, end, *own = packed
     left, top, right, bottom = (float(edge) for edge in box)
     said = own[0] if own else text[start:end]
     return Region(kind=RegionKind(kind), box=(left, top, right, bottom), text=said, start=start, end=end)
@@ -179,8 +179,8 @@ def document_id(content: str, readers: Iterable[str] = (PUBLIC,), writer: Scope 
     named = sorted(set(readers))
     if named == [PUBLIC]:
         return content[:_ID_LENGTH]
-    told = "\0".join([content, *named, *outsider_key(named, writer)])
-    return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:_ID_LENGTH]
+    identity = "\0".join([content, *named, *outsider_key(named, writer)])
+    return sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:_ID_LENGTH]
 
 
 def outsider_key(readers: Iterable[str], writer: Scope | None) -> tuple[str, ...]:

@@ -133,10 +133,10 @@ def _cut_lines(
 ) -> TruncatedText | None:
     """A table with its header and whole rows, or code with its fence and whole lines; None for any other text."""
     lines = _line_spans(text)
-    told = [text[start:end] for start, end in lines]
-    if len(lines) >= _MIN_TABLE_LINES and "|" in told[0] and _TABLE_RULE.fullmatch(told[1]) and "|" in told[1]:
+    rows = [text[start:end] for start, end in lines]
+    if len(lines) >= _MIN_TABLE_LINES and "|" in rows[0] and _TABLE_RULE.fullmatch(rows[1]) and "|" in rows[1]:
         head, body, tail, what = lines[:2], lines[2:], (), "rows"
-    elif len(lines) > 2 and (fence_mark := _CODE_FENCE.fullmatch(told[0])) and told[-1].strip() == fence_mark[1]:  # noqa: PLR2004 - two fences and code
+    elif len(lines) > 2 and (fence_mark := _CODE_FENCE.fullmatch(rows[0])) and rows[-1].strip() == fence_mark[1]:  # noqa: PLR2004 - two fences and code
         head, body, tail, what = lines[:1], lines[1:-1], lines[-1:], "lines"
     else:
         return None

@@ -114,8 +114,8 @@ def _find_ago(question: str, now: datetime) -> DateRange | None:
     match = _AGO.search(question)
     if match is None:
         return None
-    told = (match["count"] or "a").lower()
-    count = int(told) if told.isdecimal() else _NUMBERS[told]
+    amount = (match["count"] or "a").lower()
+    count = int(amount) if amount.isdecimal() else _NUMBERS[amount]
     unit = match["unit"].lower()
     if unit.startswith(("day", "д")):
         return _days(now, -count, 1)

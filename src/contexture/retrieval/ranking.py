@@ -203,9 +203,9 @@ def _find_speakers(hits: Sequence[Hit], kinds: Sequence[str]) -> list[str]:
 
 
 def _speaker_of(hit: Hit) -> str:
-    told = hit.record.payload.get("speaker")
-    if isinstance(told, str):
-        return told.lower()
+    speaker = hit.record.payload.get("speaker")
+    if isinstance(speaker, str):
+        return speaker.lower()
     label = _SPEAKER_LABEL.match(hit.text)
     return label.group(1).lower() if label else ""
 

@@ -58,13 +58,13 @@ def attach_text_facts(
         hash=f"{simhash(text):x}",
     )
     # As one JSON string, because a search reads the payloads of many records and needs the facts of few.
-    told = msgspec.json.encode(facts).decode()
-    return replace(item, record=changed(item.record, payload={**item.record.payload, _FACTS_FIELD: told}))
+    encoded = msgspec.json.encode(facts).decode()
+    return replace(item, record=changed(item.record, payload={**item.record.payload, _FACTS_FIELD: encoded}))
 
 
 def read_text_facts(record: Record) -> TextFacts:
     """The facts about a record's text; older stores have them as an object instead of a string, or not at all."""
-    told: str | Mapping[str, Any] | None = record.payload.get(_FACTS_FIELD)
-    if told is None:
+    stored: str | Mapping[str, Any] | None = record.payload.get(_FACTS_FIELD)
+    if stored is None:
         return _NO_FACTS
-    return _decode_facts(told) if isinstance(told, str) else msgspec.convert(told, TextFacts)
+    return _decode_facts(stored) if isinstance(stored, str) else msgspec.convert(stored, TextFacts)

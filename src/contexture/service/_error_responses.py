@@ -66,19 +66,19 @@ def error_response(error: Exception, scope: Scope, *, status: int | None = None)
 
 def error_body(error: Exception, scope: Scope) -> dict[str, Any]:
     """Return the JSON object of an error, in OpenAI's form on the routes of OpenAI."""
-    told = error_object(error, get_correlation_id(scope))
+    body = error_object(error, get_correlation_id(scope))
     if not is_openai_path(scope["path"]):
-        return told
-    code = told["error"]["code"]
+        return body
+    code = body["error"]["code"]
     codes = {"UNAUTHORIZED": "invalid_api_key", "LIMITED": "rate_limit_exceeded", "FORBIDDEN": "permission_denied"}
     named = next((name for each, name in _OPENAI_CODES.items() if isinstance(error, each)), None)
     return {
         "error": {
-            **told["error"],
+            **body["error"],
             "param": None,
             "code": named or codes.get(code, code.lower()),
         },
-        "meta": told["meta"],
+        "meta": body["meta"],
     }
 
 

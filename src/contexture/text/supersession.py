@@ -162,18 +162,18 @@ def find_superseded(statements: Sequence[DatedStatement]) -> dict[str, Supersess
     Statements without a time, or of different speakers, supersede nothing.
     """
     dated = sorted((each for each in statements if each.time is not None), key=lambda each: (each.time, each.id))
-    told = [_describe_text(each.text) for each in dated]
+    described = [_describe_text(each.text) for each in dated]
     found: dict[str, Supersession] = {}
     for at, older in enumerate(dated):
         causes: dict[TextRange, str] = {}
         for place in range(len(dated) - 1, at, -1):
             newer = dated[place]
             if newer.supersedes and newer.speaker == older.speaker and newer.time != older.time:
-                for before in told[at]:
-                    if before.place not in causes and _is_superseded(before, told[place]):
+                for before in described[at]:
+                    if before.place not in causes and _is_superseded(before, described[place]):
                         causes[before.place] = newer.id
         if causes:
-            whole = len(causes) == len(told[at])
+            whole = len(causes) == len(described[at])
             found[older.id] = Supersession(by=next(iter(causes.values())), sentences=tuple(sorted(causes)), whole=whole)
     return found
 
@@ -315,10 +315,10 @@ def _describe(text: str, *, corrects: bool = False, first: bool = True) -> _Desc
 def _describe_clauses(newer: str, whole: _Description) -> list[_Description]:
     """The clauses of a sentence, and the sentence without who reports it."""
     parts = [part.strip() for part in _CLAUSE_END.split(newer) if part and part.strip()]
-    told = _REPORTING.sub("", " ".join(newer.split()).lower()) if len(parts) == 1 else ""
+    statement = _REPORTING.sub("", " ".join(newer.split()).lower()) if len(parts) == 1 else ""
     found = [_describe(part, corrects=whole.corrects, first=at == 0) for at, part in enumerate(parts)]
-    if told and told != newer.lower():
-        found.append(_describe(newer[-len(told) :], corrects=whole.corrects, first=False))
+    if statement and statement != newer.lower():
+        found.append(_describe(newer[-len(statement) :], corrects=whole.corrects, first=False))
     return [each for each in found if each.stems != whole.stems]
 
 
@@ -395,9 +395,9 @@ def _names_other_subject(before: _Description, lost: frozenset[str], after: _Des
     return not begins_alike and "" in old and "" in new and len(old | new) > 1
 
 
-def _is_predicate(value: str, shared: frozenset[str], told: _Description) -> bool:
+def _is_predicate(value: str, shared: frozenset[str], description: _Description) -> bool:
     """Whether a value follows at least half of the shared words: in `my son Tom lives in Rome` Tom is a subject."""
-    order = list(told.kinds)
+    order = list(description.kinds)
     return 2 * sum(each in shared for each in order[: order.index(value)]) >= len(shared)
 
 

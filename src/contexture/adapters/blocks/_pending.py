@@ -223,8 +223,8 @@ _decode_facts = msgspec.msgpack.Decoder(workspace.BlockFacts).decode
 def get_facts(db: sqlite3.Connection, scope: Scope, ids: Sequence[str]) -> Mapping[str, workspace.BlockFacts]:
     """Stored facts of these blocks, by id."""
     found = (
-        (id_, decode_facts(told))
-        for id_, told in db.execute(_FACTS, schema.scope_params(scope, ids=schema.encode_ids(ids)))
+        (id_, decode_facts(encoded))
+        for id_, encoded in db.execute(_FACTS, schema.scope_params(scope, ids=schema.encode_ids(ids)))
     )
     return {id_: known for id_, known in found if known is not None}
 

@@ -113,8 +113,8 @@ class _SelectionBuilder:
             parts.append(f"{at}.value >= {self._bind(cell.start)}")
         if cell.end:
             parts.append(f"{at}.value < {self._bind(cell.end)}")
-        told = " AND ".join(parts) or "1 = 1"
-        return told if table else f"EXISTS (SELECT 1 FROM cells x WHERE {told})"
+        condition = " AND ".join(parts) or "1 = 1"
+        return condition if table else f"EXISTS (SELECT 1 FROM cells x WHERE {condition})"
 
     def _column_conditions(self) -> Iterator[str]:
         query = self._query

@@ -386,10 +386,10 @@ def move_block(db: sqlite3.Connection, scope: Scope, names: workspace.FindLinks,
     if access != block.access:
         db.execute(INHERIT_ACCESS, {"row": block.row, "class": access})
     if block.type == workspace.BlockType.DB_ROW:
-        told = workspace.Block(
+        written = workspace.Block(
             id=block.id, type=workspace.BlockType.DB_ROW, text=block.text, properties=decode_json(block.properties)
         )
-        LinkIndexer(db, scope.tenant, names).replace_links(block.row, told, block.modified)
+        LinkIndexer(db, scope.tenant, names).replace_links(block.row, written, block.modified)
 
 
 def delete_blocks(

@@ -240,9 +240,11 @@ class CollectionIndexes:
 
     def _graph_spaces(self, name: str) -> frozenset[str]:
         """Vector spaces that have a graph in the shard of a collection; only `optimize` adds some."""
-        told = self._record_store.meta(f"graph {name}") or "[]"
+        stored_names = self._record_store.meta(f"graph {name}") or "[]"
         known = self._options.vectors
-        return frozenset(known if told == _ALL_SPACES else (each for each in json.loads(told) if each in known))
+        return frozenset(
+            known if stored_names == _ALL_SPACES else (each for each in json.loads(stored_names) if each in known)
+        )
 
     def _replay(self, engine: EdgeShard, name: str, seq: int) -> None:
         removed = self._record_store.removed_since(seq, name)

@@ -189,8 +189,8 @@ class ExtractiveModel:
 
     async def _find_answer(self, question: str, sentences: Sequence[_Sentence]) -> list[_Sentence]:
         if asks_about_self(question):
-            told = [each for each in sentences if not each.secondary and select_statements(each.text)]
-            return told[:_MAX_FACTS]
+            statements = [each for each in sentences if not each.secondary and select_statements(each.text)]
+            return statements[:_MAX_FACTS]
         fitting = _select_rows(question, [each for each in sentences if not _is_about_other(question, each.text)])
         wanted = find_attribute_terms(question)
         scores = _score_sentences(fitting, wanted, [0.0] * len(fitting))

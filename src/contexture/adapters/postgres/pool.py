@@ -92,8 +92,8 @@ class PostgresPool:
 
     def open_connection(self) -> Connection:
         """A connection outside the pool, owned by the caller."""
-        told = make_conninfo(**{**_DEFAULTS, **self._address.options, "client_encoding": "UTF8"})
-        connection = psycopg.connect(told, autocommit=True)
+        conninfo = make_conninfo(**{**_DEFAULTS, **self._address.options, "client_encoding": "UTF8"})
+        connection = psycopg.connect(conninfo, autocommit=True)
         with ExitStack() as undo:
             undo.callback(connection.close)
             connection.execute(_SESSION.format(self.schema).encode())
@@ -150,8 +150,8 @@ def postgres_errors(name: str) -> Generator[None]:
 
 
 def _translate_error(failure: psycopg.Error, name: str) -> ContextError:
-    told = str(failure).strip().splitlines()
-    reason = told[0] if told else type(failure).__name__
+    lines = str(failure).strip().splitlines()
+    reason = lines[0] if lines else type(failure).__name__
     if isinstance(failure, errors.ProgramLimitExceeded):
         return InvalidRequest(f"an id or a name is too long to be stored: {reason}")
     if isinstance(failure, _WRITE_REFUSED_ERRORS):

@@ -310,7 +310,7 @@ def _build_events(job: Job, found: Sequence[Sequence[_DatedSentence]], names: _E
 
 def _build_event(job: Job, name: str, cluster: Sequence[_DatedSentence], names: _EntityNames) -> TimelineEvent:
     first = cluster[0].sentence
-    named = [entity for told in cluster for entity in names.find_in_sentence(told.sentence)]
+    named = [entity for statement in cluster for entity in names.find_in_sentence(statement.sentence)]
     return TimelineEvent(
         id=name,
         date=cluster[0].day.isoformat(),
@@ -318,8 +318,8 @@ def _build_event(job: Job, name: str, cluster: Sequence[_DatedSentence], names: 
         lang=first.source.lang,
         actors=_filter_names(named, (PERSON, ORGANIZATION)),
         places=_filter_names(named, (PLACE,)),
-        sources=tuple(dict.fromkeys(told.sentence.source.name for told in cluster)),
-        evidence=tuple(dict.fromkeys(job.evidence_registry.cite(told.sentence) for told in cluster)),
+        sources=tuple(dict.fromkeys(statement.sentence.source.name for statement in cluster)),
+        evidence=tuple(dict.fromkeys(job.evidence_registry.cite(statement.sentence) for statement in cluster)),
     )
 
 
@@ -406,15 +406,15 @@ _PAST = re.compile(
 )
 
 
-def find_date(text: str, told: date, *, whole_day: bool = False) -> date | None:
-    """Return the first date named in a text published on `told`; None if it names none.
+def find_date(text: str, published: date, *, whole_day: bool = False) -> date | None:
+    """Return the first date named in a text published on `published`; None if it names none.
 
-    A weekday is the last one before `told` in a sentence about the past, and the next one in a sentence about the
+    A weekday is the last one before `published` in a sentence about the past, and the next one in a sentence about the
     future; of both tenses the one that stands nearer to it decides. A day and month without a year mean the nearest
     such date. `whole_day` is for a publication without a time, whose day may be that of another time zone: in a
     sentence about the past the next weekday is then the next day, not one six days before.
     """
-    exact, relative = _find_exact_date(text, told), _find_relative_date(text, told, whole_day=whole_day)
+    exact, relative = _find_exact_date(text, published), _find_relative_date(text, published, whole_day=whole_day)
     if exact and relative and 0 <= exact[0] - relative[0] <= _MAX_WEEKDAY_GAP:
         return exact[1]  # "Wednesday, July 13"
     found = [each for each in (exact, relative) if each]
@@ -428,21 +428,21 @@ _MAX_WEEKDAY_GAP = len("in next Wednesday, the ")  # characters from a weekday, 
 PositionedDate = tuple[int, date]  # where a date is named, and the date
 
 
-def _find_exact_date(text: str, told: date) -> PositionedDate | None:
+def _find_exact_date(text: str, published: date) -> PositionedDate | None:
     matches = [match for pattern in (*_WRITTEN_DATES, _ISO_DATE, _DOTTED_DATE) if (match := pattern.search(text))]
     for match in sorted(matches, key=lambda each: each.start()):
-        found = _date_from_match(match, told)
+        found = _date_from_match(match, published)
         if found:
             return match.start(), found
     return None
 
 
-def _date_from_match(match: re.Match[str], told: date) -> date | None:
+def _date_from_match(match: re.Match[str], published: date) -> date | None:
     month = match["month"]
     number = int(month) if month.isdigit() else _MONTHS[month[:3].lower()]
-    years = [int(match["year"])] if match["year"] else [told.year, told.year - 1, told.year + 1]
+    years = [int(match["year"])] if match["year"] else [published.year, published.year - 1, published.year + 1]
     fitting = [day for year in years if (day := _make_date(year, number, int(match["day"])))]
-    return min(fitting, key=lambda day: abs(day - told), default=None)
+    return min(fitting, key=lambda day: abs(day - published), default=None)
 
 
 def _make_date(year: int, month: int, day: int) -> date | None:
@@ -452,18 +452,18 @@ def _make_date(year: int, month: int, day: int) -> date | None:
         return None
 
 
-def _find_relative_date(text: str, told: date, *, whole_day: bool) -> PositionedDate | None:
+def _find_relative_date(text: str, published: date, *, whole_day: bool) -> PositionedDate | None:
     found: list[PositionedDate] = []
     for pattern, days in _RELATIVE_DAYS:
         if match := pattern.search(text):
-            found.append((match.start(), told + timedelta(days=days)))
+            found.append((match.start(), published + timedelta(days=days)))
     for weekday, pattern in enumerate(_WEEKDAY_PATTERNS):
         if match := pattern.search(text):
-            ahead = (weekday - told.weekday()) % _WEEK
+            ahead = (weekday - published.weekday()) % _WEEK
             later = _is_ahead(text, match) or (
                 whole_day and ahead == 1 and not (match["prefix"] or "").lower().startswith(_PAST_PREFIXES)
             )
-            found.append((match.start(), told + timedelta(days=ahead if later or not ahead else ahead - _WEEK)))
+            found.append((match.start(), published + timedelta(days=ahead if later or not ahead else ahead - _WEEK)))
     return min(found, default=None)
 
 

@@ -358,10 +358,10 @@ def _collect_notes(
     evidence: tuple[answer.Evidence, ...],
 ) -> tuple[str, ...]:
     found = list(outcome.findings.notes)
-    told = [statement for section in sections for statement in section.statements]
-    if job.has_timed_out or not (told or found):
+    statements = [statement for section in sections for statement in section.statements]
+    if job.has_timed_out or not (statements or found):
         found.append(job.explain_missing("nothing"))
-    foreign = sorted({statement.lang for statement in told} - {job.plan.lang})
+    foreign = sorted({statement.lang for statement in statements} - {job.plan.lang})
     if foreign and evidence:
         found.append(job.localize("quoted", {"langs": ", ".join(foreign)}))
     return tuple(dict.fromkeys(found))

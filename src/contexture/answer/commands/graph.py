@@ -163,13 +163,13 @@ class _FindingsBuilder:
         asked = set(details.asked)
         near = [edge for edge in edges if not asked.isdisjoint((edge.head, edge.tail))] if asked else edges
         shown = [self._path_statement(route) for route in routes]
-        told = (
+        overview = (
             self.job.make_section("paths", shown)
             if shown
             else self.job.make_section("relations", self._edge_statements(near))
         )
         return Findings(
-            sections=(told,),
+            sections=(overview,),
             details=details,
             notes=self._build_notes(focus, routes, edges),
             readings=tuple(self.readings.values()),

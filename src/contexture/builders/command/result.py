@@ -333,8 +333,8 @@ TIMEOUT_MESSAGES = {"ru": "Время на ответ истекло раньш�
 """The same messages for users of other languages; the reason of a refusal names parts of the command as typed."""
 
 _RUSSIAN_REASONS = tuple(
-    (re.compile(pattern), told)
-    for pattern, told in (
+    (re.compile(pattern), translated)
+    for pattern, translated in (
         (r" at character (\d+)", r" (символ \1)"),
         (r"^there is no command; begin with one of (.+?), such as (.+)$", r"команды нет; начните с \1, например \2"),
         (r" is not a command; did you mean (.+)\?$", r" — не команда; возможно, имелось в виду \1?"),
@@ -366,8 +366,8 @@ _RUSSIAN_REASONS = tuple(
 
 def translate_reason(reason: str, lang: str) -> str:
     """Why a command was refused, in Russian where there is a translation; what was typed stays as it is."""
-    for pattern, told in _RUSSIAN_REASONS if lang == "ru" else ():
-        reason = pattern.sub(told, reason, count=1)
+    for pattern, translated in _RUSSIAN_REASONS if lang == "ru" else ():
+        reason = pattern.sub(translated, reason, count=1)
     return reason
 
 

@@ -76,8 +76,8 @@ def _page_sentences(page: StoredPage, start: int, text: str) -> Offsets:
 
 
 def _score_signals(found: FoundPage | None) -> dict[str, float]:
-    told = {TEXT_SIGNAL: found.text_score, VISUAL_SIGNAL: found.visual_score} if found else {}
-    return {name: score for name, score in told.items() if score is not None}
+    signals = {TEXT_SIGNAL: found.text_score, VISUAL_SIGNAL: found.visual_score} if found else {}
+    return {name: score for name, score in signals.items() if score is not None}
 
 
 def _lift_table_headers(weights: Sequence[float], sentences: Sequence[tuple[int, int]], text: str) -> tuple[float, ...]:

@@ -162,7 +162,7 @@ def deduplicate_results(results: Sequence[dict[str, Any]]) -> list[dict[str, Any
 
 def make_search_result(source: SourceDocument, page: StoredPage) -> dict[str, Any]:
     """A found page as a plain JSON object with its stored metadata."""
-    told = {
+    fields = {
         "doc_id": source.doc_id,
         "filename": source.filename,
         "page": source.page,
@@ -177,9 +177,9 @@ def make_search_result(source: SourceDocument, page: StoredPage) -> dict[str, An
         "num_pictures": page.num_pictures,
     }
     return {
-        **{name: told[name] for name in ("doc_id", "page", "filename")},
+        **{name: fields[name] for name in ("doc_id", "page", "filename")},
         "score": source.relevance_score,
-        "metadata": told,
+        "metadata": fields,
     }
 
 

@@ -328,9 +328,9 @@ class TurnContextBuilder:
         if self._summaries is None or not removed:
             return
         upto = kept[0].at if kept else len(build.turn.history)
-        told = self._summaries.count_summarized(build.scope, build.turn)
+        summarized = self._summaries.count_summarized(build.scope, build.turn)
         trim = TrimmedHistory(
-            removed=tuple(line.message for line in removed if line.at >= told or told > upto),
+            removed=tuple(line.message for line in removed if line.at >= summarized or summarized > upto),
             upto=upto,
             key=trim_key(build.scope, build.turn, upto),
             trimmed_from=len(build.turn.history),

@@ -380,11 +380,11 @@ class _DocumentFitter:
         if not missing:
             return
         named = [at for at in nodes if self._nodes[at].level or self._nodes[at].subpage]
-        told = [f"{self._name(at)} ({counts[at]})" for at in named[:_MAX_NAMED]]
+        names = [f"{self._name(at)} ({counts[at]})" for at in named[:_MAX_NAMED]]
         others = missing - sum(counts[at] for at in named[:_MAX_NAMED])
-        if told and others:
-            told.append(f"{others} more")
-        where = f": {', '.join(told)}" if told else ""
+        if names and others:
+            names.append(f"{others} more")
+        where = f": {', '.join(names)}" if names else ""
         blocks = "1 block is" if missing == 1 else f"{missing} blocks are"
         yield f"{_INDENT * self._nodes[nodes[0]].indent}(… {blocks} left out here{where})"
 

@@ -48,15 +48,15 @@ async def hydrate(state: BuildState, found: Sequence[Candidate], counter: TokenC
         _read_facts(state, ids, counter),
     )
     blocks = {**state.blocks, **(resolved or {})}
-    told = {id_: _block_text(blocks[id_], chains or {}, titles or {}, summaries or {}) for id_ in ids}
+    texts = {id_: _block_text(blocks[id_], chains or {}, titles or {}, summaries or {}) for id_ in ids}
     for document in (*state.documents, *state.surroundings):
         if document.root.type is workspace.BlockType.PAGE:
-            told[document.root.id] = repair_text(render_page_head(document.root))
+            texts[document.root.id] = repair_text(render_page_head(document.root))
     allowed = [candidate for candidate in found if not _is_excluded(state, candidate, chains or {})]
-    known = {id_: current_facts(facts.get(id_), text, state.rules) for id_, text in told.items()}
+    known = {id_: current_facts(facts.get(id_), text, state.rules) for id_, text in texts.items()}
     hydrator = _Hydrator(chains or {})
     hydrated = [
-        hydrator.hydrate(candidate, state.blocks[candidate.key], told[candidate.key], known[candidate.key])
+        hydrator.hydrate(candidate, state.blocks[candidate.key], texts[candidate.key], known[candidate.key])
         for candidate in score_candidates(state, allowed, chains, touches or {})
     ]
     return hydrated if state.config.recipe is WorkspaceRecipe.SEED else _blank_bare(state, hydrated)
@@ -302,27 +302,27 @@ async def _read_summaries(
         id_: block for id_, block in state.blocks.items() if block.type is workspace.BlockType.PAGE and id_ not in whole
     }
     near, limit = state.place.page and state.place.page.id, state.config.truncation.summary_tokens
-    kept = {id_: told for id_ in pages if (told := _stored_summary(facts.get(id_), counter, limit)) is not None}
-    told = {id_: each.further if id_ == near else each.text for id_, each in kept.items()}
+    kept = {id_: summary for id_ in pages if (summary := _stored_summary(facts.get(id_), counter, limit)) is not None}
+    summaries = {id_: each.further if id_ == near else each.text for id_, each in kept.items()}
     others = {
         id_: workspace.FOCUSED_SUMMARY_BLOCKS if id_ == near else workspace.SUMMARY_BLOCKS
         for id_ in pages
-        if id_ not in told
+        if id_ not in summaries
     }
     inside: Mapping[str, Sequence[workspace.Block]] = {}
     if others:
         inside = await state.store.subtrees(
             state.scope, others, depth=workspace.SUMMARY_DEPTH, leaves=workspace.SUMMARY_LEAVES
         )
-    return told | {id_: summarize_page(pages[id_], below, counter, limit) for id_, below in inside.items()}
+    return summaries | {id_: summarize_page(pages[id_], below, counter, limit) for id_, below in inside.items()}
 
 
 def _stored_summary(
     facts: workspace.BlockFacts | None, counter: TokenCounter, limit: int
 ) -> workspace.PageSummary | None:
     """The stored summary of a page, if it was made for this encoding and length."""
-    told = None if facts is None else facts.summary
-    return told if told is not None and (told.encoding, told.limit) == (counter.encoding, limit) else None
+    summary = None if facts is None else facts.summary
+    return summary if summary is not None and (summary.encoding, summary.limit) == (counter.encoding, limit) else None
 
 
 AUTHORED_WEIGHT, EDITED_WEIGHT, VIEWED_WEIGHT = 0.4, 0.4, 0.2

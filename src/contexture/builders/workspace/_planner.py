@@ -287,7 +287,7 @@ async def _read_question(state: BuildState) -> _Reading:
     question = _QUOTED.sub(" ", state.question)
     grams = _make_grams(question)
     wanted = [term for gram in grams for term in _spell(gram)]
-    told = [name for name, (words, _) in _STATES.items() if words.search(question)]
+    states = [name for name, (words, _) in _STATES.items() if words.search(question)]
     identity = _identity(state) if _ME.search(question) else ()
     found = await state.store.find_values(state.scope, [*identity, *wanted], limit=_MAX_VALUES)
     mine = [each for each in found if each.is_person and each.value in set(await _own_values(state, identity))]
@@ -302,7 +302,7 @@ async def _read_question(state: BuildState) -> _Reading:
         people=tuple(mine or people),
         is_about_me=bool(identity),
         labels=tuple(each for each in labels if not workspace.is_person_column(each.name) and each.value not in named),
-        states=tuple(told),
+        states=tuple(states),
         span=detect_span(question, state.now, state.request.zone),
         databases=tuple(await _find_databases(state, question)),
     )
@@ -464,15 +464,15 @@ def _plan_tasks(state: BuildState, reading: _Reading) -> PlannedQuery | None:
     who, cells = _who(state, reading)
     label_cells, labels = _label_filters(reading.labels)
     query = workspace.BlockQuery(cells=(*cells, *label_cells, _ANY_TASK), utc_offset=_offset(state))
-    told: list[str] = []
+    descriptions: list[str] = []
     if _OVERDUE.search(reading.question):
-        query, told = changed(query, done=False, due_before=state.now), ["overdue"]
+        query, descriptions = changed(query, done=False, due_before=state.now), ["overdue"]
     elif _OPEN.search(reading.question):
-        query, told = changed(query, done=False), ["open"]
+        query, descriptions = changed(query, done=False), ["open"]
     elif _DONE.search(reading.question) and not any(each.value in ("done", "completed") for each in reading.labels):
-        query, told = changed(query, done=True), ["done"]
+        query, descriptions = changed(query, done=True), ["done"]
     elif not reading.labels and not reading.states and not _COUNT.search(reading.question):
-        query, told = changed(query, done=False), ["open"]
+        query, descriptions = changed(query, done=False), ["open"]
     state_cells, state_label = _state_filters(reading)
     query = changed(query, cells=(*query.cells, *state_cells))
     when = ""
@@ -486,7 +486,7 @@ def _plan_tasks(state: BuildState, reading: _Reading) -> PlannedQuery | None:
     asks = any(words.search(reading.question) for words in (_ALL, _COUNT, _ME, _OVERDUE, _DOING, _PER))
     if not (asks or len(query.cells) > 1 or when):
         return None
-    label = " ".join([*told, "tasks"]) + who + labels + state_label + when
+    label = " ".join([*descriptions, "tasks"]) + who + labels + state_label + when
     return PlannedQuery(label=label, query=query)
 
 
@@ -563,8 +563,8 @@ def _label_filters(labels: Sequence[workspace.CellValue]) -> tuple[tuple[workspa
     for value, names in by_value.items():
         by_columns.setdefault(tuple(sorted(names)), []).append(value)
     filters = tuple(workspace.CellFilter(names=names, values=tuple(values)) for names, values in by_columns.items())
-    told = [f"{names[0]} {' or '.join(values)}" for names, values in by_columns.items()]
-    return filters, f" with {', '.join(told)}" if told else ""
+    conditions = [f"{names[0]} {' or '.join(values)}" for names, values in by_columns.items()]
+    return filters, f" with {', '.join(conditions)}" if conditions else ""
 
 
 def _state_filters(reading: _Reading) -> tuple[tuple[workspace.CellFilter, ...], str]:
@@ -645,6 +645,6 @@ def _make_fact(planned: PlannedQuery, selection: workspace.BlockSelection) -> Co
 
 def _list_groups(name: str, groups: Mapping[str, int]) -> str:
     show = workspace.person_name if workspace.is_person_column(name) else str
-    told = [f"{show(value)} {count}" for value, count in list(groups.items())[: _GROUPS_SHOWN * 2]]
-    more = len(groups) - len(told)
-    return ", ".join(told) + (f", and {more} more" if more > 0 else "")
+    counts = [f"{show(value)} {count}" for value, count in list(groups.items())[: _GROUPS_SHOWN * 2]]
+    more = len(groups) - len(counts)
+    return ", ".join(counts) + (f", and {more} more" if more > 0 else "")

@@ -89,8 +89,8 @@ def render_context(parts: ContextParts) -> str:
 def _render_body(parts: ContextParts, section: SectionType) -> str:
     """The documents of a section, then its other items."""
     items = parts.items.get(section, ())[parts.documented.get(section, 0) :]
-    told = [render_item(item, short_path=parts.short_paths, path_share=parts.path_share) for item in items]
-    texts = [*parts.documents.get(section, ()), *told]
+    rendered = [render_item(item, short_path=parts.short_paths, path_share=parts.path_share) for item in items]
+    texts = [*parts.documents.get(section, ()), *rendered]
     if parts.facts and section == _fact_section(parts.sections):
         texts = [render_facts(parts), *texts]
     return "\n\n".join(texts) or NOTHING_FOUND
@@ -111,8 +111,8 @@ def render_facts(parts: ContextParts) -> str:
         if not fact.total:
             lines.append(f"{label}: none.")
             continue
-        told = "all shown below" if visible == fact.total else f"{visible} of them shown below"
-        lines.append(f"{label}: {fact.total}, {told if visible else 'none of them shown below'}.")
+        note = "all shown below" if visible == fact.total else f"{visible} of them shown below"
+        lines.append(f"{label}: {fact.total}, {note if visible else 'none of them shown below'}.")
         lines += [f"- {parts.fence.block(detail)}" for detail in fact.details]
     return "\n".join(lines)
 

@@ -240,7 +240,7 @@ class WorkspaceContextBuilder:
     def _make_plan(self, state: BuildState, cleaner: Cleaner) -> ContextPlan:
         asked, config, place = state.request, self._config, state.place
         floors = section_floors(asked, config)
-        told = (
+        query_text = (
             render_instructions(asked.type, asked.user.preferences.language)
             if floors[result.SectionType.SYSTEM]
             else DATA_NOTICE
@@ -249,7 +249,7 @@ class WorkspaceContextBuilder:
         return ContextPlan(
             query=cleaner.clean_prompt_text(asked.query, self._fence),
             kind=asked.type,
-            system=self._fence.inline(told),
+            system=self._fence.inline(query_text),
             total=total_budget(asked, config),
             floors=floors,
             caps=section_caps(asked),
@@ -294,9 +294,9 @@ class WorkspaceContextBuilder:
 def _clean_facts(state: BuildState, cleaner: Cleaner) -> Iterator[PlannedFact]:
     """The facts without personal data; one that cannot be scanned is left out, which is a degradation."""
     for fact in state.facts:
-        told = cleaner.clean_or("\n".join([fact.label, *fact.details]), "")
-        if told:
-            label, *details = told.split("\n")
+        cleaned = cleaner.clean_or("\n".join([fact.label, *fact.details]), "")
+        if cleaned:
+            label, *details = cleaned.split("\n")
             yield PlannedFact(label=label, total=fact.total, keys=fact.keys, details=tuple(details))
 
 
@@ -386,10 +386,10 @@ def _make_sections(
     plan: ContextPlan, composed: ComposedWorkspace, counter: TokenCounter
 ) -> Iterator[result.ContextSection]:
     if plan.floors[result.SectionType.SYSTEM]:
-        told = result.ContextItem(
+        entry = result.ContextItem(
             block_id=result.SectionType.SYSTEM, block_type=INSTRUCTION_TYPE, content=plan.system, relevance=1.0
         )
-        yield _make_section(result.SectionType.SYSTEM, [told], counter.count(plan.system))
+        yield _make_section(result.SectionType.SYSTEM, [entry], counter.count(plan.system))
     for section in (result.SectionType.HISTORY, *result.COLLECTED_SECTIONS):
         if plan.floors[section]:
             yield _make_section(section, composed.parts.items.get(section, ()), composed.spent.get(section, 0))

@@ -385,8 +385,8 @@ class _Composer:
             shortened = 0 if fitted is None else sum(form.form is not Form.FULL for form in fitted.shown.values())
             if missing or document.cut or shortened:
                 more = "more than " if document.cut else ""
-                told = f"{missing} of {more}{len(document.nodes)} blocks of the document are left out"
-                trace.add_degradation(document.section, f"{told}, {shortened} are shortened" if shortened else told)
+                note = f"{missing} of {more}{len(document.nodes)} blocks of the document are left out"
+                trace.add_degradation(document.section, f"{note}, {shortened} are shortened" if shortened else note)
         self._record_history(start, trace)
 
     def _record_history(self, start: int, trace: Trace) -> None:

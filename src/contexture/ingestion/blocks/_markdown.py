@@ -128,13 +128,13 @@ class _DraftBuilder:
     def _draft(
         self, node: _SyntaxNode, kind: BlockType, text: str, properties: dict[str, Json] | None = None
     ) -> BlockDraft:
-        told = dict(properties or {})
+        merged = dict(properties or {})
         anchor = None if kind is BlockType.CODE else _ANCHOR.search(text)
         if anchor is not None:
-            text, told["anchor"] = text[: anchor.start()], anchor[1]
+            text, merged["anchor"] = text[: anchor.start()], anchor[1]
         line = (node.token.map or [0])[0]
         key = anchor[1] if anchor else ""
-        return BlockDraft(type=kind, text=text, properties=told, key=key, line=self._first + line)
+        return BlockDraft(type=kind, text=text, properties=merged, key=key, line=self._first + line)
 
     def _source_text(self, node: _SyntaxNode) -> str:
         start, end = node.token.map or (0, 0)

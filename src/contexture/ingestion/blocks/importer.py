@@ -545,5 +545,5 @@ def _resolve_source(path: Path, name: str) -> tuple[str, str]:
 
 def _check_source_name(called: str, before: history.ImportSnapshot | None, root: str) -> None:
     if before is not None and before.root != root and Path(before.root).exists():
-        told = f"the name {called!r} is already used for {before.root!r}"
-        raise InvalidRequest(f"{told}; choose another name with --source")
+        message = f"the name {called!r} is already used for {before.root!r}"
+        raise InvalidRequest(f"{message}; choose another name with --source")

@@ -203,10 +203,10 @@ def split_properties(
         fence = _CODE_FENCE.match(line)
         if fence and (not fenced or stripped == fenced):
             fenced = "" if fenced else fence[1]
-        told = None if fenced or drawers else _PROPERTY.match(line)
-        if told is not None:
-            found[_property_name(told[1])] = (told[2] or "").strip()
-        if told is None or not (all_out or told[1].lower() in _MACHINE_PROPERTIES):
+        match = None if fenced or drawers else _PROPERTY.match(line)
+        if match is not None:
+            found[_property_name(match[1])] = (match[2] or "").strip()
+        if match is None or not (all_out or match[1].lower() in _MACHINE_PROPERTIES):
             kept.append(line)
     return kept, found
 
@@ -225,8 +225,8 @@ def _read_drawer_line(line: str, drawer: str, found: dict[str, Json]) -> str:
         return line
     if drawer == ":LOGBOOK:":
         found["logbook"] = f"{found['logbook']}\n{line}" if "logbook" in found else line
-    elif told := _DRAWER.match(line):
-        found[_property_name(told[1])] = (told[2] or "").strip()
+    elif match := _DRAWER.match(line):
+        found[_property_name(match[1])] = (match[2] or "").strip()
     return drawer
 
 
@@ -285,9 +285,9 @@ def _parse_code_block(text: str) -> tuple[str, str] | None:
 def _pop_time(properties: dict[str, Json], what: str) -> datetime | None:
     """Remove a Logseq timestamp in milliseconds from the properties and return it."""
     given = [properties.pop(name, None) for name in (f"{what}-at", f"{what}_at")]
-    told = next((each for each in given if isinstance(each, str) and each.isdigit()), None)
+    match = next((each for each in given if isinstance(each, str) and each.isdigit()), None)
     try:
-        return None if told is None else datetime.fromtimestamp(int(told) / _MILLISECONDS, UTC)
+        return None if match is None else datetime.fromtimestamp(int(match) / _MILLISECONDS, UTC)
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -79,17 +79,17 @@ def read_table(
     `rows` are those of the file, if they have been parsed already.
     """
     rows = parse_rows(file.text) if rows is None else rows
-    told = infer_columns(rows, columns or TableColumns())
-    schema = infer_schema(rows, told)
+    inferred = infer_columns(rows, columns or TableColumns())
+    schema = infer_schema(rows, inferred)
     root = BlockDraft(
         type=BlockType.DB,
         text=title or file.stem,
-        properties={"schema": {told.names.get(name, name): kind for name, kind in schema.items()}},
+        properties={"schema": {inferred.names.get(name, name): kind for name, kind in schema.items()}},
         known=known,
         readers=readers,
         modified=file.modified,
     )
-    root.children.extend(row_to_draft(row, told, schema, file, line) for line, row in enumerate(rows, start=2))
+    root.children.extend(row_to_draft(row, inferred, schema, file, line) for line, row in enumerate(rows, start=2))
     return DraftDocument(path=file.path, root=root)
 
 

@@ -60,8 +60,8 @@ async def health(request: Request, engine: EngineDep) -> Response:
 async def ready(request: Request) -> Response:
     """Return 200 once the warm-up is done, and 503 before."""
     readiness: Readiness = request.app.state.readiness
-    told = schemas.ReadyResponse(ready=readiness.is_ready, steps=readiness.steps)
-    return json_response(told, status=200 if readiness.is_ready else _UNAVAILABLE)
+    body = schemas.ReadyResponse(ready=readiness.is_ready, steps=readiness.steps)
+    return json_response(body, status=200 if readiness.is_ready else _UNAVAILABLE)
 
 
 async def metrics(request: Request) -> Response:

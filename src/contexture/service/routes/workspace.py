@@ -136,10 +136,10 @@ async def list_subtree(
         found = list(await engine.blocks.subtree(caller, block_id, depth=depth, limit=1 << 20))
         seen = next((at for at, block in enumerate(found, start=1) if block.id == last), min(seen, len(found)))
     page = found[seen : seen + limit]
-    told: wire.BlocksResponse = {"blocks": [show.block(each) for each in page]}
+    body: wire.BlocksResponse = {"blocks": [show.block(each) for each in page]}
     if len(found) > seen + limit:
-        told["next"] = encode_cursor(seen + limit, page[-1].id)
-    return json_response(told)
+        body["next"] = encode_cursor(seen + limit, page[-1].id)
+    return json_response(body)
 
 
 async def find_blocks(
@@ -238,10 +238,10 @@ async def list_changes(
         for each in shown
         if each.block_id in blocks
     ]
-    told = wire.ChangesResponse(changes=changes, total=feed.total)
+    body = wire.ChangesResponse(changes=changes, total=feed.total)
     if shown and skip + len(shown) < feed.total:
-        told["next"] = encode_cursor(skip + len(shown), start.isoformat(), end.isoformat())
-    return json_response(told)
+        body["next"] = encode_cursor(skip + len(shown), start.isoformat(), end.isoformat())
+    return json_response(body)
 
 
 async def list_trash(
@@ -262,10 +262,10 @@ async def list_trash(
         )
         for each in found[:limit]
     ]
-    told = wire.TrashResponse(deletions=shown)
+    body = wire.TrashResponse(deletions=shown)
     if len(found) > limit:
-        told["next"] = encode_cursor(skip + limit)
-    return json_response(told)
+        body["next"] = encode_cursor(skip + limit)
+    return json_response(body)
 
 
 async def purge_trash(body: wire.PurgeTrashBody, engine: EngineDep, caller: CallerDep) -> Response:
@@ -280,7 +280,7 @@ async def _run_query(
     skip = _parse_count(decode_cursor(body.cursor, parts=1)[0]) if body.cursor else 0
     found = await query_table(engine.blocks, caller, body.to_query(), database=database)
     page = found.blocks[skip : skip + body.limit]
-    told: wire.TableResponse = {
+    answer: wire.TableResponse = {
         "blocks": [show.block(each) for each in page],
         "total": len(found.blocks),
         "groups": {
@@ -290,8 +290,8 @@ async def _run_query(
         "aggregates": cast("dict[str, Json]", found.aggregates),
     }
     if len(found.blocks) > skip + body.limit:
-        told["next"] = encode_cursor(skip + body.limit)
-    return json_response(told)
+        answer["next"] = encode_cursor(skip + body.limit)
+    return json_response(answer)
 
 
 async def _require_block(engine: Contexture, caller: Scope, block_id: str) -> Block:
@@ -308,10 +308,10 @@ def _page_title(block: Block, above: Sequence[Block]) -> str:
 
 
 def _blocks_page(found: Sequence[Block], limit: int) -> wire.BlocksResponse:
-    told: wire.BlocksResponse = {"blocks": [block_object(each) for each in found[:limit]]}
+    body: wire.BlocksResponse = {"blocks": [block_object(each) for each in found[:limit]]}
     if len(found) > limit:
-        told["next"] = encode_cursor(found[limit - 1].order, found[limit - 1].id)
-    return told
+        body["next"] = encode_cursor(found[limit - 1].order, found[limit - 1].id)
+    return body
 
 
 def _decode_place(cursor: str) -> Block | None:

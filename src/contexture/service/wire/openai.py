@@ -232,7 +232,7 @@ def completion_object(done: Completion) -> CompletionJson:
 
 def chunk_object(begun: CompletionStarted, piece: Choice, *, done: Completion | None = None) -> CompletionChunkJson:
     """Return a chunk of a stream; with `done`, the one that has the context of the answer."""
-    told: CompletionChunkJson = {
+    chunk: CompletionChunkJson = {
         "id": _completion_id(begun.build_id),
         "object": "chat.completion.chunk",
         "created": int(begun.created.timestamp()),
@@ -246,7 +246,7 @@ def chunk_object(begun: CompletionStarted, piece: Choice, *, done: Completion | 
             }
         ],
     }
-    return {**told, "contexture": _added_object(done)} if done else told
+    return {**chunk, "contexture": _added_object(done)} if done else chunk
 
 
 def usage_object(begun: CompletionStarted, done: Completion) -> CompletionChunkJson:

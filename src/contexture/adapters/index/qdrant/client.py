@@ -218,8 +218,8 @@ def qdrant_errors(name: str, key: str = "") -> Generator[None]:
         cause = failure.source if isinstance(failure, ResponseHandlingException) else failure
         if isinstance(cause, httpx.TimeoutException) or getattr(cause, "status_code", None) in _TIMEOUT_STATUSES:
             raise SourceTimeout(f"{name} did not answer in time") from failure
-        told = " ".join(_describe_error(cause).split())
-        shown = told.replace(key, "…") if key else told
+        reason = " ".join(_describe_error(cause).split())
+        shown = reason.replace(key, "…") if key else reason
         raise SourceUnavailable(f"{name} failed: {shown[:_MAX_MESSAGE_CHARS]}") from failure
 
 

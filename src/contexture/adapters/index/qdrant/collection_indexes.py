@@ -229,14 +229,14 @@ class QdrantCollectionIndexes:
         box, first = self._prepare_collection(name)
         seen = box.applied_state
         # Otherwise an earlier state was restored, or the missing writes are no longer in the write log.
-        told = box.was_complete and self._record_store.has_history_since(seen)
-        self._replay(box, name, seen if told else NEVER_FILLED)
+        has_history = box.was_complete and self._record_store.has_history_since(seen)
+        self._replay(box, name, seen if has_history else NEVER_FILLED)
         if box.missing_fields:
-            if told:
+            if has_history:
                 self._fill_fields(box, name)
             box.mark_complete()
-        if (first or not told) and box.count() != self._record_store.count(name):
-            if told:
+        if (first or not has_history) and box.count() != self._record_store.count(name):
+            if has_history:
                 self._replay(box, name, NEVER_FILLED)
             box.remove_unknown(self._record_store.passage_keys)
         self._collections[name] = box
