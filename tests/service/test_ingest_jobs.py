@@ -8,6 +8,7 @@ import pytest
 
 from contexture import Settings
 from contexture.errors import NotFound, Overloaded, TooManyRequests
+from contexture.ingestion.blocks.bulk import PIECE_SIZE
 from contexture.ingestion.loader import LoadReport
 from contexture.service._jobs import MAX_ENDED, MAX_WAITING, IngestJobs
 from contexture.service.wire.builds import JobState
@@ -221,3 +222,151 @@ async def test_a_failing_job_says_why_and_the_next_one_runs():
     assert ["the load failed unexpectedly", "there is no such thing"] == [job.error for job in failing]
     assert {JobState.FAILED} == {job.state for job in failing}
     await jobs.close()
+
+
+BLOCKS = [
+    *({"id": f"b{at}", "text": f"Valve number {at} is open.", "parent": "p", "order": at} for at in range(150)),
+    {"id": "p", "type": "page", "text": "Valves", "readers": ["user:anna", "user:boris"]},
+]
+BORIS, EVE = {"X-Contexture-User": "boris"}, {"X-Contexture-User": "eve"}
+
+
+async def load_blocks(client, *rows, headers=None, **further):
+    """Write blocks in a job of this user; returns the job once it has ended."""
+    answer = await client.post("/v1/ingest/jobs", json={"blocks": list(rows), **further}, headers=headers)
+    assert 202 == answer.status_code, answer.text
+    return await ended(client, answer.headers["Location"], **(headers or {}))
+
+
+def problems(job):
+    """What the job reports of single blocks, by their position."""
+    return {each["line"]: each["message"] for each in job["report"]["failed"] if each["path"] == "blocks"}
+
+
+async def test_blocks_are_written_by_a_job_in_pieces(client, engine):
+    """Pages are written before what is below them; the caller is the author, and readers are inherited."""
+    sizes = []
+    put = engine.workspace.put
+
+    async def count(scope, blocks, **options):
+        sizes.append(len(blocks))
+        return await put(scope, blocks, **options)
+
+    engine.workspace.put = count
+    job = await load_blocks(client, *[{**each, "author": "boss"} for each in BLOCKS])
+    again = await load_blocks(client, *BLOCKS)
+    shown = (await client.get("/v1/blocks/b149", headers=BORIS)).json()
+    hidden = await client.get("/v1/blocks/b149", headers=EVE)
+    found = await engine.search("valve", collection="blocks", scope=ANNA)
+
+    assert ("done", 151, 151, 151, []) == (
+        job["state"],
+        job["items"],
+        job["report"]["read"],
+        job["report"]["added"],
+        job["report"]["failed"],
+    )
+    assert (0, 151) == (again["report"]["added"], again["report"]["unchanged"])
+    assert max(sizes) <= PIECE_SIZE
+    assert ("anna", "p") == (shown["block"]["author"], shown["block"]["parent"])
+    assert 404 == hidden.status_code
+    assert found.found
+
+
+async def test_a_job_reports_each_block_that_is_refused(client, engine):
+    """What may not be written is named with its position, what is below it is not written, and the rest is."""
+    await client.post("/v1/ingest/blocks", json={"blocks": [PRIVATE_PAGE, SHARED_PAGE]})
+    rows = [
+        {"id": "good", "text": "written"},
+        {"id": "secret", "type": "page", "text": "taken over"},
+        {"id": "shared", "type": "page", "text": "taken over"},
+        {"id": "below", "text": "into a hidden page", "parent": "secret"},
+        {"id": "lost", "text": "no parent", "parent": "never"},
+        {"id": "late", "type": "todo", "text": "t", "properties": {"due": "soon"}},
+        {"id": "strange", "text": "t", "readers": ["boris"]},
+        {"id": "old", "text": "t", "version": 7},
+        {"id": "good", "text": "again"},
+        {"id": "x", "text": "a circle", "parent": "y"},
+        {"id": "y", "text": "a circle", "parent": "x"},
+        {"id": "below good", "text": "written", "parent": "good"},
+    ]
+    job = await load_blocks(client, *rows, headers=BORIS)
+    said = problems(job)
+    direct = await client.post("/v1/ingest/blocks", json={"blocks": [rows[1]]}, headers=BORIS)
+    stored = {each.id: each.text for each in await engine.blocks.get(ANNA, [each["id"] for each in rows])}
+
+    assert ("done", 12, 2) == (job["state"], job["report"]["read"], job["report"]["added"])
+    assert [2, 3, 4, 5, 6, 7, 8, 9, 10, 11] == sorted(said)
+    assert said[2] == direct.json()["error"]["message"]
+    assert said[6].startswith("`due` of block 'late' must be an ISO date")
+    assert "its parent 'secret' was refused" in said[4]
+    assert "blocks[0]" in said[9]
+    expected = {"good": "written", "below good": "written", "secret": "private", "shared": "shared"}
+    assert expected == stored
+
+
+PRIVATE_PAGE = {"id": "secret", "type": "page", "text": "private", "readers": ["user:anna"]}
+SHARED_PAGE = {"id": "shared", "type": "page", "text": "shared", "editors": ["user:anna"]}
+
+
+async def test_a_page_that_is_refused_gives_its_blocks_no_other_readers(client, engine):
+    """A block is not written below the page as it was, which more people may read."""
+    await client.post("/v1/ingest/blocks", json={"blocks": [{"id": "p", "type": "page", "text": "open to all"}]})
+    page = {"id": "p", "type": "page", "text": "for me", "readers": ["user:anna"], "version": 9}
+    job = await load_blocks(client, page, {"id": "b", "text": "a secret", "parent": "p"})
+
+    assert [1, 2] == sorted(problems(job))
+    assert not await engine.blocks.get(ANNA, ["b"])
+
+
+async def test_an_import_in_a_job_widens_no_readers(client, engine):
+    """The readers that are kept are named in a warning."""
+    await client.post("/v1/ingest/blocks", json={"blocks": [PRIVATE_PAGE]})
+    wider = {**PRIVATE_PAGE, "text": "changed", "readers": ["public"]}
+    job = await load_blocks(client, wider, importing={})
+    (stored,) = await engine.blocks.get(ANNA, ["secret"])
+
+    assert [1] == [each["line"] for each in job["report"]["warnings"]]
+    assert ("changed", ("user:anna",)) == (stored.text, stored.readers)
+
+
+async def test_bodies_of_jobs_are_refused_as_by_the_route_of_their_kind(client):
+    """Fields are named as they were sent; records and blocks need jobs of their own."""
+    for body, route in (
+        ({"blocks": [{"id": "x", "type": "poem"}]}, "blocks"),
+        ({"blocks": {}}, "blocks"),
+        ({"blocks": [{"id": "x", "colour": "red"}]}, "blocks"),
+        ({"blocks": [], "records": []}, "blocks"),
+        ({"records": 5}, "documents"),
+        ({"rows": []}, "documents"),
+        ([], "documents"),
+        (5, "documents"),
+    ):
+        job, direct = [await client.post(f"/v1/ingest/{each}", json=body) for each in ("jobs", route)]
+        assert 422 == job.status_code == direct.status_code
+        assert direct.json()["error"]["message"] == job.json()["error"]["message"]
+
+
+async def test_blocks_of_a_job_that_is_cancelled_stay(client, engine):
+    """It ends between two pieces, and sending the request again writes the rest; others cannot end it."""
+    wrote, gate = asyncio.Event(), asyncio.Event()
+    put = engine.workspace.put
+
+    async def halt(scope, blocks, **options):
+        done = await put(scope, blocks, **options)
+        wrote.set()
+        await gate.wait()
+        return done
+
+    engine.workspace.put = halt
+    answer = await client.post("/v1/ingest/jobs", json={"blocks": BLOCKS})
+    await wrote.wait()
+    place = answer.headers["Location"]
+    refused = [(await client.request(how, place, headers=EVE)).status_code for how in ("GET", "DELETE")]
+    job = (await client.delete(place)).json()
+    engine.workspace.put = put
+    stored = await engine.blocks.get(ANNA, [each["id"] for each in BLOCKS])
+    rest = await load_blocks(client, *BLOCKS)
+
+    assert ([404, 404], "cancelled", PIECE_SIZE) == (refused, job["state"], len(stored))
+    assert (151 - PIECE_SIZE, PIECE_SIZE) == (rest["report"]["added"], rest["report"]["unchanged"])

@@ -102,6 +102,7 @@ ASKED = [
     ("DELETE", "/v1/sessions/s", None),
     ("GET", "/v1/blocks/b", None),
     ("POST", "/v1/ingest/jobs", {"records": [{"id": "j", "text": "The pump is old."}]}),
+    ("POST", "/v1/ingest/jobs", {"blocks": BLOCKS}),
     ("POST", "/v1/ingest/reindex", {"limit": 2}),
     ("POST", "/v1/blocks/b/view", None),
     ("POST", "/v1/ingest/blocks", {"blocks": TABLE}),

@@ -176,8 +176,13 @@ def _allowed_methods(request: Request) -> list[str]:
     return [name for name, each in scopes.items() if any(route.matches(each)[0] is Match.FULL for route in routes)]
 
 
+BODY_KINDS = ("body of documents", "body of blocks")
+"""Tags of the bodies of a route that takes several; they are no fields of what was sent."""
+
+
 def _describe_errors(request: Request, found: Sequence[Any]) -> str:
     """Describe what is wrong with a request, field by field, without repeating values."""
+    found = [{**each, "loc": tuple(part for part in each["loc"] if part not in BODY_KINDS)} for each in found]
     if any(each["type"] == "json_invalid" for each in found):
         return f"the body is not JSON: {found[0]['ctx']['error']} at character {found[0]['loc'][-1]}"
     sent = request.headers.get("content-type", "")

@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool
+from fastapi import APIRouter, Body, Request, Response
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, StrictBool, Tag
 
 from contexture import wiring
 from contexture.blocks.records import BLOCKS
 from contexture.engine import Contexture
 from contexture.errors import InvalidRequest, StoreUnwritable
 from contexture.ingestion.articles import ARTICLE_FIELDS, ArticleItems, ArticleWriter, SourcedArticle, row_to_article
+from contexture.ingestion.blocks.bulk import BulkWriter
 from contexture.ingestion.documents import LoadOptions, Upload, load_uploads, merge_reports
 from contexture.ingestion.files import LoadItem, LoadProblem, SourcedRecord
 from contexture.ingestion.loader import DEFAULT_FIELDS, LoadReport, RecordWriter, batch_records
@@ -28,11 +29,12 @@ from contexture.retrieval.compute_thread import iterate_in_thread
 from contexture.retrieval.prepare import check_readers
 from contexture.retrieval.reindex import MAX_BATCH, ReindexStepJson
 from contexture.service._dependencies import CallerDep, EngineDep, JobsDep, NowDep, json_response, require_permission
+from contexture.service._error_responses import BODY_KINDS
 from contexture.service._jobs import IngestJob
 from contexture.service._openapi import AnySpelling, PrincipalField, describe_row
 from contexture.service.wire import schemas
 from contexture.service.wire.builds import IngestJobJson, LoadReportJson, load_report_object
-from contexture.service.wire.ingest import ArticlesBody, RemoveArticlesBody, articles_report_object
+from contexture.service.wire.ingest import ArticlesBody, BlocksBody, RemoveArticlesBody, articles_report_object
 from contexture.types import PUBLIC, Collection, FieldType, Scope
 
 RECORDS_FIELD = "records"
@@ -129,32 +131,75 @@ async def write_documents(body: IngestDocumentsBody, engine: EngineDep, caller: 
     return json_response(load_report_object(await _load(body, engine, caller, moment or engine.clock.now())))
 
 
+def _name_job_body(given: object) -> str:
+    """Tell the bodies of a job apart by the field that only one of them has."""
+    return BODY_KINDS[isinstance(given, BlocksBody) or (isinstance(given, dict) and "blocks" in given)]
+
+
+JobBody = Annotated[
+    Annotated[IngestDocumentsBody, Tag(BODY_KINDS[0])] | Annotated[BlocksBody, Tag(BODY_KINDS[1])],
+    Discriminator(_name_job_body),
+    Body(examples=IngestDocumentsBody.model_json_schema()["examples"] + BlocksBody.model_json_schema()["examples"]),
+]
+"""Records and files, or blocks: what the routes take that write them at once."""
+
+
 async def start_ingest_job(
-    body: IngestDocumentsBody, request: Request, engine: EngineDep, caller: CallerDep, moment: NowDep, jobs: JobsDep
+    body: JobBody, request: Request, engine: EngineDep, caller: CallerDep, moment: NowDep, jobs: JobsDep
 ) -> Response:
-    """Load records and files after this answer, which says where to read the state of the job.
+    """Load records and files, or blocks, after this answer, which says where to read the state of the job.
 
     The jobs of a tenant run one after the other, and tenants take turns. A job is forgotten when the service restarts:
-    what it had written stays, and sending the request again loads the rest.
+    what it had written stays, and sending the request again loads the rest. Blocks are written in small pieces, parents
+    first; one that is refused is reported, as are those below it, and the others are written.
     """
-    check_readers("`acl`", body.acl, engine.settings.max_readers)
-    await _require_permissions(body, engine, caller)
-    if problem := wiring.disk_space_problem(engine.settings):
-        raise StoreUnwritable(f"{problem}: no job was started; free some space first")
-    if body.records or not body.files:
-        await _create_collection(body, engine, caller)
-    await asyncio.to_thread(_check_uploads, body.files)
-    now, collection = moment or engine.clock.now(), body.collection or engine.settings.collection
+    is_blocks = isinstance(body, BlocksBody)
+    now = moment or engine.clock.now()
+    await (_admit_blocks(body, engine, caller) if is_blocks else _admit_documents(body, engine, caller))
     job = jobs.submit(
         caller,
-        collection,
-        len(body.records) + len(body.files),
-        lambda follow: _load(body, engine, caller, now, follow),
+        BLOCKS.name if is_blocks else body.collection or engine.settings.collection,
+        len(body.blocks) if is_blocks else len(body.records) + len(body.files),
+        lambda follow: (
+            _write_blocks(body, engine, caller, now, follow)
+            if isinstance(body, BlocksBody)
+            else _load(body, engine, caller, now, follow)
+        ),
         size=len(await request.body()),
     )
     answer = json_response(await _describe_job(job, engine), status=202)
     answer.headers["Location"] = f"/v1/ingest/jobs/{job.job_id}"
     return answer
+
+
+async def _admit_documents(body: IngestDocumentsBody, engine: Contexture, caller: Scope) -> None:
+    """Raise what the direct route would, before a job is accepted."""
+    check_readers("`acl`", body.acl, engine.settings.max_readers)
+    await _require_permissions(body, engine, caller)
+    _require_disk_space(engine)
+    if body.records or not body.files:
+        await _create_collection(body, engine, caller)
+    await asyncio.to_thread(_check_uploads, body.files)
+
+
+async def _admit_blocks(body: BlocksBody, engine: Contexture, caller: Scope) -> None:
+    await require_permission(engine, caller, "ingest", {"collection": BLOCKS.name, "records": len(body.blocks)})
+    _require_disk_space(engine)
+
+
+def _require_disk_space(engine: Contexture) -> None:
+    if problem := wiring.disk_space_problem(engine.settings):
+        raise StoreUnwritable(f"{problem}: no job was started; free some space first")
+
+
+async def _write_blocks(
+    body: BlocksBody, engine: Contexture, caller: Scope, now: datetime, follow: Callable[[LoadReport], None]
+) -> LoadReport:
+    blocks = await asyncio.to_thread(lambda: [each.to_block() for each in body.blocks])
+    importing = body.importing.to_access() if body.importing is not None else None
+    writer = BulkWriter(engine.workspace, caller, now=now, importing=importing)
+    follow(writer.report)
+    return await writer.write_all(blocks)
 
 
 async def read_ingest_job(job_id: str, engine: EngineDep, caller: CallerDep, jobs: JobsDep) -> Response:
