@@ -70,7 +70,7 @@ def sample(records: list[Record], asked: list[harness.Question]) -> tuple[list[R
 
 def with_share(model: RankingModel, share: float) -> RankingModel:
     """The weights with another lexical share."""
-    parts = {"lexical": share, "semantic": 1 - share}
+    parts = {"lexical": share, "lexical_unnamed": 0.0, "semantic": 1 - share}
     return RankingModel(
         {kind: changed(weights, **parts) for kind, weights in model.by_kind.items()},
         {key: changed(weights, **parts) for key, weights in model.by_language.items()},

@@ -366,7 +366,7 @@ class Hit(Struct, frozen=True, kw_only=True, eq=False):
     `ranks` holds only the channels that returned the passage among their best; `scores` holds
     every channel that can score it. `record` is the stored record without its text; `hash` is
     the content hash of that text. `matched` is how many of the query's terms the passage contains, or
-    None when the index does not report it.
+    None when the index does not report it. `term_scores` are the parts of a message's `bm25` by term.
     """
 
     record: Record
@@ -379,6 +379,7 @@ class Hit(Struct, frozen=True, kw_only=True, eq=False):
     scores: Mapping[str, float]
     ranks: Mapping[str, int]
     matched: int | None = None
+    term_scores: Mapping[int, float] | None = None
 
 
 class CollectionChanges(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace as changed
 
 from contexture.retrieval._time_ranges import DateRange, find_time_range
 from contexture.retrieval.encoders import Similarity
@@ -115,7 +116,12 @@ def test_a_lone_word_does_not_get_the_full_lexical_share() -> None:
 
 def replace_matched(hit: Hit, matched: int) -> Hit:
     """The hit with this number of matched terms."""
-    return Hit(**{**{name: getattr(hit, name) for name in hit.__struct_fields__}, "matched": matched})
+    return changed(hit, matched=matched)
+
+
+def with_term_scores(hit: Hit, parts: dict[int, float]) -> Hit:
+    """The hit with these parts of its BM25."""
+    return changed(hit, term_scores=parts)
 
 
 def test_an_answer_gains_from_the_question_before_it() -> None:
@@ -143,6 +149,24 @@ def test_the_speaker_asked_about_is_preferred() -> None:
     assert both[0].score == both[1].score
 
 
+def test_a_greeting_does_not_win_by_a_name_alone() -> None:
+    """The name of a speaker counts half of what another word of the same weight counts."""
+    anna, key = (next(iter(*question_terms(word, "en"))) for word in ("Anna", "key"))
+    hits = [
+        with_term_scores(make_hit(text, text, 4.0, session=session, position=0, payload={"speaker": speaker}), parts)
+        for text, session, speaker, parts in (
+            ("Hello Anna!", "s", "Bob", {anna: 4.0}),
+            ("The key is here.", "t", "Bob", {key: 4.0}),
+            ("Bye.", "u", "Anna", {}),
+        )
+    ]
+    greeting, answer, _ = rank_hits(hits, [similar(0.5)] * 3, ask("Anna's key"), MODEL)
+
+    assert answer.score > greeting.score
+    assert answer.signals["lexical"] == greeting.signals["lexical"]
+    assert answer.signals["lexical_unnamed"] > greeting.signals["lexical_unnamed"] == 0
+
+
 def test_a_russian_title_is_analysed_only_for_questions_with_russian_words() -> None:
     """Lemmas take longer than all the rest of a ranking, and no English word equals a Russian one."""
     hits = [make_hit("a", "The ship left.", title="Хрюндель зюкнул", lang="ru")]
@@ -165,11 +189,11 @@ def test_a_record_with_several_messages_is_a_dialogue() -> None:
 
 
 def test_every_kind_has_weights() -> None:
-    """Lexical and semantic weights add up to one for every kind and language."""
+    """Lexical weights, with names and without, and semantic ones add up to one for every kind and language."""
     weights = [*MODEL.by_kind.values(), *MODEL.by_language.values()]
 
     assert {"prose", "dialogue", "turn"} == set(MODEL.by_kind)
-    assert all(abs(each.lexical + each.semantic - 1) < 1e-9 for each in weights)
+    assert all(abs(each.lexical + each.lexical_unnamed + each.semantic - 1) < 1e-9 for each in weights)
     assert MODEL.weights("prose", "en") != MODEL.weights("prose", "ru") == MODEL.weights("prose", "de")
 
 

@@ -174,6 +174,29 @@ async def test_the_next_turn_of_a_dialogue_is_lifted(
     assert lifted is (gains["answer"] > 0)
 
 
+async def test_the_name_of_a_speaker_counts_less_than_what_is_asked(new_folder: Callable[[], Path]) -> None:
+    """A greeting that has only the name scores nothing without it; questions that need no such signal have none."""
+    turns = [
+        ("greeting", "s", 0, {"speaker": "Bob"}, "Hello Vera, dear Vera"),
+        ("answer", "s", 4, {"speaker": "Vera"}, "The pump leaks near our old garden shed"),
+    ]
+    async with workbench(new_folder()) as bench:
+        records = [
+            Record(id=name, text=text, acl=(PUBLIC,), session=session, position=at, payload=payload)
+            for name, session, at, payload, text in turns
+        ]
+        await bench.add(ANNA, [*records, Record(id="note", text="Vera owns a pump", acl=(PUBLIC,))])
+        found = await bench.search.search(ANNA, NAME, "Where does Vera's pump leak?", trace=Trace())
+        other = await bench.search.search(ANNA, NAME, "Where does the pump leak?", trace=Trace())
+        alone = await bench.search.search(ANNA, NAME, "Vera?", trace=Trace())
+
+    signals = {each.hit.record.id: each.signals for each in found}
+    assert 0.0 == signals["greeting"]["lexical_unnamed"] < signals["greeting"]["lexical"]
+    assert 1.0 == signals["answer"]["lexical_unnamed"] > signals["answer"]["lexical"]
+    assert "lexical_unnamed" not in signals["note"]
+    assert not any("lexical_unnamed" in each.signals for each in (*other, *alone))
+
+
 async def test_neighbouring_passages_of_a_record_lift_each_other(new_folder: Callable[[], Path]) -> None:
     """The passage after a good one gains; a record of a single passage gains nothing."""
     async with workbench(new_folder(), Parts(passage=20)) as bench:

@@ -4,6 +4,7 @@
 |---|---|
 | `bm25` | BM25 over what the scope may read |
 | `lexical` | BM25 relative to the best one, less when even the best shares few of the question's words |
+| `lexical_unnamed` | of a message, if the question names who says one of those found: `lexical` without such names |
 | `cosine` | cosine to the question, of the passage or of the mean with its context |
 | `semantic` | the cosine, calibrated: unrelated pairs are below .3, true pairs about .8 |
 | `contrast` | how far the cosine is above that of unrelated texts, from 0 to 1; this one is ranked by |
@@ -24,6 +25,7 @@ import re
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -32,10 +34,11 @@ import msgspec
 
 from contexture.retrieval._time_ranges import DateRange
 from contexture.retrieval.encoders import Similarity
-from contexture.text.terms import extract_terms, index_terms, is_cyrillic, split_words
+from contexture.text.terms import extract_terms, index_terms, is_cyrillic, question_terms, split_words
 from contexture.types import BM25, Hit
 
 LEXICAL = "lexical"
+LEXICAL_UNNAMED = "lexical_unnamed"
 SEMANTIC = "semantic"
 COSINE = "cosine"
 CONTRAST = "contrast"
@@ -53,10 +56,14 @@ _DIALOGUE_SHARE = 0.5
 
 
 class RankingWeights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The weight of each signal; `lexical` and `semantic` add up to 1."""
+    """The weight of each signal; `lexical`, `lexical_unnamed` and `semantic` add up to 1.
+
+    A message without `lexical_unnamed` has the weight of that on `lexical`.
+    """
 
     lexical: float
     semantic: float
+    lexical_unnamed: float = 0.0
     neighbour: float = 0.0
     question_before: float = 0.0
     speaker: float = 0.0
@@ -134,6 +141,8 @@ def rank_hits(
         _hit_signals(hit, share, each, speaker in named and len(named) == 1, question)
         for hit, share, each, speaker in zip(hits, lexical, similar, speakers, strict=True)
     ]
+    for at, share in _unnamed_signals(hits, named, question).items():
+        signals[at][LEXICAL_UNNAMED] = share
     own = [
         _own_score(each, weight, has_words=has_words, has_vectors=has_vectors)
         for each, weight in zip(signals, weights, strict=True)
@@ -176,6 +185,28 @@ def _lexical_signals(hits: Sequence[Hit], question: RankedQuestion) -> list[floa
         return [0.0] * len(hits)
     factor = math.sqrt(word_coverage(best, question.terms)) / peak
     return [hit.scores.get(BM25, 0.0) * factor for hit in hits]
+
+
+def _unnamed_signals(hits: Sequence[Hit], names: AbstractSet[str], question: RankedQuestion) -> dict[int, float]:
+    """By position of a message: its lexical signal for the question without these names of speakers.
+
+    Empty if the question has none of them, or nothing else that a message has.
+    """
+    ids = frozenset[int]().union(*question_terms(" ".join(sorted(names)), question.lang))
+    rest = tuple(each for each in question.terms if ids.isdisjoint(each))
+    if not rest or len(rest) == len(question.terms):
+        return {}
+    scores = {
+        at: math.fsum(score for term, score in hit.term_scores.items() if term not in ids)
+        for at, hit in enumerate(hits)
+        if hit.term_scores is not None
+    }
+    best = max(scores, key=lambda at: (scores[at], hits[at].record.id, hits[at].ordinal), default=None)
+    if best is None or scores[best] <= 0:
+        return {}
+    held = hits[best].term_scores or {}
+    factor = math.sqrt(sum(not each.isdisjoint(held) for each in rest) / len(rest)) / scores[best]
+    return {at: score * factor for at, score in scores.items()}
 
 
 def word_coverage(hit: Hit, terms: Sequence[frozenset[int]]) -> float:
@@ -249,11 +280,15 @@ def _own_score(
     has_words: bool,
     has_vectors: bool,
 ) -> float:
-    lexical, semantic = weights.lexical * has_words, weights.semantic * has_vectors
+    lexical = (weights.lexical + weights.lexical_unnamed) * has_words
+    semantic = weights.semantic * has_vectors
     total = lexical + semantic
     if not total:
         return 0.0
-    base = (lexical * signals[LEXICAL] + semantic * signals.get(CONTRAST, 0.0)) / total
+    words = weights.lexical * signals[LEXICAL] + weights.lexical_unnamed * signals.get(
+        LEXICAL_UNNAMED, signals[LEXICAL]
+    )
+    base = (words * has_words + semantic * signals.get(CONTRAST, 0.0)) / total
     extra = (
         weights.speaker * signals.get(SPEAKER, 0.0)
         + weights.time * signals.get(TIME, 0.0)

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.record_store import PassageRow
-from contexture.adapters.index.scoring import TermWeights, bm25_scores
+from contexture.adapters.index.scoring import LexicalScores, TermWeights, bm25_scores
 from contexture.adapters.index.search_ports import ScopedSearcher
 from contexture.types import BM25, ChannelCandidates, ChannelRanks, ChannelScores, Hit, Query, Record, Span
 
@@ -30,26 +30,24 @@ def collect_hits(
     shadowed = find_shadowed([row.pid for row in found])
     rows = [row for row in found if row.pid not in shadowed]
     columns: dict[str, Mapping[int, float]] = {}
-    matched: Mapping[int, int] = {}
+    lexical: LexicalScores | None = None
     if weights.terms:
         lexical = bm25_scores(rows, weights)
-        columns[BM25], matched = lexical.scores, lexical.matched
+        columns[BM25] = lexical.scores
     for name, vector in query.vectors.items():
         missing = [row.pid for row in rows if row.pid not in proposed[name]]
         columns[name] = {**proposed[name], **(view.similarities(name, vector, missing) if missing else {})}
-    return _build_hits(rows, columns, ranks, matched), len(found) == len(ranks)
+    return _build_hits(rows, columns, ranks, lexical), len(found) == len(ranks)
 
 
 def _build_hits(
-    rows: Sequence[PassageRow], columns: ChannelScores, ranks: ChannelRanks, matched: Mapping[int, int]
+    rows: Sequence[PassageRow], columns: ChannelScores, ranks: ChannelRanks, lexical: LexicalScores | None
 ) -> list[Hit]:
     """The passages as hits, ordered by record id and ordinal, each with its score on every channel."""
     ordered = sorted(rows, key=lambda row: (row.record_id, row.ordinal))
     heads = {row.record_id: row.header for row in ordered}
     records = {id_: codec.unpack_header(header, id_, "") for id_, header in heads.items()}
-    return [
-        _build_hit(row, records[row.record_id], columns, ranks[row.pid], matched.get(row.pid, 0)) for row in ordered
-    ]
+    return [_build_hit(row, records[row.record_id], columns, ranks[row.pid], lexical) for row in ordered]
 
 
 def _build_hit(
@@ -57,7 +55,7 @@ def _build_hit(
     head: tuple[Record, tuple[Span, ...]],
     columns: ChannelScores,
     ranks: Mapping[str, int],
-    matched: int,
+    lexical: LexicalScores | None,
 ) -> Hit:
     record, title_redactions = head
     return Hit(
@@ -70,5 +68,6 @@ def _build_hit(
         rules=row.rules,
         scores={channel: column[row.pid] for channel, column in columns.items() if row.pid in column},
         ranks=ranks,
-        matched=matched,
+        matched=0 if lexical is None else lexical.matched[row.pid],
+        term_scores=lexical.by_term(row.pid) if lexical is not None and record.session else None,
     )

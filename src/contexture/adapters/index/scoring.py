@@ -49,10 +49,21 @@ def idf_weights(terms: Sequence[int], frequencies: Mapping[int, int], passages: 
 
 @dataclass(frozen=True, slots=True)
 class LexicalScores:
-    """BM25 scores by passage, and how many query terms each passage holds."""
+    """BM25 scores by passage, how many query terms each passage holds, and what each of them adds.
+
+    `terms` and `parts` are the held terms and their scores, passage by passage; those of a passage begin at `starts`.
+    """
 
     scores: Mapping[int, float]
     matched: Mapping[int, int]
+    starts: Mapping[int, int]
+    terms: npt.NDArray[np.uint32]
+    parts: npt.NDArray[np.float64]
+
+    def by_term(self, pid: int) -> dict[int, float]:
+        """What each query term adds to the score of a passage."""
+        held = slice(self.starts[pid], self.starts[pid] + self.matched[pid])
+        return dict(zip(self.terms[held].tolist(), self.parts[held].tolist(), strict=True))
 
 
 def bm25_scores(rows: Sequence[PassageRow], weights: TermWeights) -> LexicalScores:
@@ -64,9 +75,15 @@ def bm25_scores(rows: Sequence[PassageRow], weights: TermWeights) -> LexicalScor
     owner = np.repeat(np.arange(len(rows)), [len(row.facts.terms) // 4 for row in rows])
     at = np.minimum(np.searchsorted(wanted, terms), len(wanted) - 1)
     match = wanted[at] == terms
-    sums = np.bincount(owner[match], weights=to_impacts(values[match]) * idf[at[match]], minlength=len(rows)).tolist()
-    held = np.bincount(owner[match], minlength=len(rows)).tolist()
+    parts = to_impacts(values[match]) * idf[at[match]]
+    sums = np.bincount(owner[match], weights=parts, minlength=len(rows)).tolist()
+    held = np.bincount(owner[match], minlength=len(rows))
+    starts = np.cumsum(held) - held
     pids = [row.pid for row in rows]
     return LexicalScores(
-        {pid: score * weights.unit for pid, score in zip(pids, sums, strict=True)}, dict(zip(pids, held, strict=True))
+        {pid: score * weights.unit for pid, score in zip(pids, sums, strict=True)},
+        dict(zip(pids, held.tolist(), strict=True)),
+        dict(zip(pids, starts.tolist(), strict=True)),
+        terms[match],
+        parts * weights.unit,
     )
