@@ -20,6 +20,7 @@ from contexture.blocks.links import extract_links
 from contexture.blocks.workspace import Workspace
 from contexture.builders.workspace.build import WorkspaceContextBuilder
 from contexture.builders.workspace.result import ContextPayload
+from contexture.ingestion.blocks.bulk import BulkWriter
 from contexture.retrieval.prepare import Preparer
 from contexture.testing.doubles import NOON, FixedClock
 from contexture.types import Record
@@ -35,7 +36,6 @@ _SEEDS = {Pay.NOTHING: 82, Pay.SHIPPED: 84}
 _KINDS = (BlockType.PARAGRAPH, BlockType.BULLETED, BlockType.TODO, BlockType.PARAGRAPH, BlockType.CODE)
 _READERS = (None, None, None, ("user:u1",), ("group:none",))
 _WORDS = 24
-_BATCH = 100  # blocks of a batch that is written while contexts are built
 _WRITING_SEED = 86
 
 
@@ -88,14 +88,12 @@ async def _measure_while_writing(
 
 
 async def _write_always(workspace: Workspace, size: int) -> None:
-    """Batches of blocks, as an ingest job writes them, one after another."""
+    """Bulk writes, each of as many blocks, one after another as ingest jobs are."""
     for at, block in enumerate(records(10**6)):
-        for start in range(0, len(block), _BATCH):
-            given = [
-                replace(_block(size * (at + 1) + start + place, owned.record), parent=None)
-                for place, owned in enumerate(block[start : start + _BATCH])
-            ]
-            await workspace.put(SCOPE, given, now=NOON)
+        given = [
+            replace(_block(size * (at + 1) + place, owned.record), parent=None) for place, owned in enumerate(block)
+        ]
+        await BulkWriter(workspace, SCOPE, now=NOON).write_all(given)
 
 
 def _preparer(models: Models) -> Preparer:

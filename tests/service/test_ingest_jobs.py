@@ -8,11 +8,12 @@ import pytest
 
 from contexture import Settings
 from contexture.errors import NotFound, Overloaded, TooManyRequests
-from contexture.ingestion.blocks.bulk import PIECE_SIZE
+from contexture.ingestion.blocks.bulk import PIECE_SIZE, BulkWriter
 from contexture.ingestion.loader import LoadReport
 from contexture.service._jobs import MAX_ENDED, MAX_WAITING, IngestJobs
 from contexture.service.wire.builds import JobState
-from contexture.testing.doubles import FixedClock
+from contexture.testing.blocks_tree import make_block
+from contexture.testing.doubles import NOON, FixedClock
 from contexture.types import Scope
 from support.service import service_client, small_engine
 
@@ -345,6 +346,20 @@ async def test_bodies_of_jobs_are_refused_as_by_the_route_of_their_kind(client):
         job, direct = [await client.post(f"/v1/ingest/{each}", json=body) for each in ("jobs", route)]
         assert 422 == job.status_code == direct.status_code
         assert direct.json()["error"]["message"] == job.json()["error"]["message"]
+
+
+async def test_a_bulk_write_waits_between_its_pieces(engine):
+    """As long as the piece before took, and not after the last one."""
+    pauses = []
+
+    async def note(seconds):
+        pauses.append(seconds)
+
+    blocks = [make_block(f"b{at}", text="x") for at in range(2 * PIECE_SIZE + 1)]
+    report = await BulkWriter(engine.workspace, ANNA, now=NOON, sleep=note).write_all(blocks)
+
+    assert (len(blocks), 2) == (report.added, len(pauses))
+    assert min(pauses) > 0
 
 
 async def test_blocks_of_a_job_that_is_cancelled_stay(client, engine):

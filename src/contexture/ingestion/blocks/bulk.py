@@ -5,7 +5,9 @@ A piece is all or nothing; if it is refused, its blocks are written one by one a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from contexture.blocks.workspace import Workspace
@@ -28,25 +30,38 @@ class BulkWriter:
     """Writes blocks for one scope with one timestamp; changed blocks count as added in the report.
 
     A block whose parent is in the same write and was refused is not written, so it never gets the readers of another
-    place. Of several blocks with one id the first is kept.
+    place. Of several blocks with one id the first is kept. Between two pieces it waits for as long as the first took:
+    half of the time is left to builds.
     """
 
     def __init__(
-        self, workspace: Workspace, scope: Scope, *, now: datetime, importing: ImportAccess | None = None
+        self,
+        workspace: Workspace,
+        scope: Scope,
+        *,
+        now: datetime,
+        importing: ImportAccess | None = None,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self.report = LoadReport()
         self._workspace = workspace
         self._scope = scope
         self._now = now
         self._importing = importing
+        self._sleep = sleep
         self._lines: dict[str, int] = {}
         self._refused: set[str] = set()
 
     async def write_all(self, blocks: Sequence[Block]) -> LoadReport:
         """Write these blocks piece by piece, and return the report, which grows meanwhile."""
+        spent = 0.0
         for piece in _split(self._parents_first(self._drop_repeated(blocks))):
+            if spent:
+                await self._sleep(spent)  # half of the time is left to others
+            began = time.perf_counter()
             self.report.read += len(piece)
             await self._write(piece)
+            spent = time.perf_counter() - began
         return self.report
 
     def _drop_repeated(self, blocks: Sequence[Block]) -> list[Block]:
