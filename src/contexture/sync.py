@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import aclosing
@@ -189,7 +188,7 @@ class ChatSteps(Iterator[ChatStep]):
 class SyncContexture(_Blocking[Contexture]):
     """The same engine for code without an event loop; each call blocks until its result is there.
 
-    `with` closes it; without `with`, call `close()`. At the latest, it is closed when the process ends.
+    `with` closes it; without `with`, call `close()`. What was written is stored either way.
     """
 
     def __init__(
@@ -308,7 +307,6 @@ def open_sync(where: Path | str | Settings | None = None) -> SyncContexture:
         loop.close()
 
     def close_store() -> None:
-        atexit.unregister(close_store)
         try:
             asyncio.run_coroutine_threadsafe(opened.__aexit__(None, None, None), loop).result()
         finally:
@@ -319,7 +317,6 @@ def open_sync(where: Path | str | Settings | None = None) -> SyncContexture:
     except BaseException:
         end_loop()
         raise
-    atexit.register(close_store)
     return SyncContexture(engine, loop, on_close=close_store)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,3 +134,20 @@ def test_a_capsule_a_model_and_a_check_work_without_an_event_loop(new_folder: Ca
         assert [report] * 3 == same
         assert [True, True] == also
         assert not report.problems
+
+
+@pytest.mark.integration
+def test_a_process_that_closes_nothing_ends_without_a_word(new_folder: Callable[[], Path]) -> None:
+    """What it has written is there when the store is opened again."""
+    folder = new_folder()
+    code = (
+        "import sys, contexture\n"
+        "ctx = contexture.open_sync(sys.argv[1])\n"
+        "ctx.add([{'id': 'pump', 'text': 'The pump leaks.', 'acl': ['public']}])\n"
+        "ctx.chat('I like tea.').result()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=False)
+
+    assert (0, "") == (done.returncode, done.stderr)
+    with contexture.open_sync(folder) as ctx:
+        assert "The pump leaks." == ctx.read("pump").text
