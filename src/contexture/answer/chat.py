@@ -306,8 +306,12 @@ class ProcessMessage:
         return [ForgettingNotice(self.mask_message(subject))] if subject else models
 
     def restorer(self, context: TurnContext) -> Callable[[str], str]:
-        """What puts the caller's own personal data into an answer, where the operator allows it."""
-        return context.restore if self.recipe.show_own_data else str
+        """What puts the caller's own personal data into an answer, where the operator allows it.
+
+        Placeholders of other sources than memories stand for other people's data, so such an answer keeps them all.
+        """
+        is_own = self.recipe.show_own_data and not chat_turn.quotes_sources(context)
+        return context.restore if is_own else str
 
     def _max_answer_tokens(self, request: ChatRequest) -> int:
         return request.max_tokens or self.recipe.max_tokens
