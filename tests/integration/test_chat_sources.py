@@ -168,3 +168,25 @@ async def test_forgetting_names_the_answers(engine: Contexture) -> None:
     assert answer.id in preview.removed["session events"]
     assert answer.id in receipt.removed["session events"]
     assert "900" not in str(await engine.sessions.list_events(ANNA, "s"))
+
+
+async def test_every_source_has_a_verdict_and_replays(engine: Contexture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left out, as beyond the best, is in the capsule and in the ledger that it rebuilds."""
+    monkeypatch.setattr("contexture.builders.turn.compose._MAX_MATERIAL", 3)
+    many = [Record(id=f"far-{at}", text=f"The pump costs {at}.", acl=("public",)) for at in range(30)]
+    await engine.add(many, scope=ANNA)
+    built = await engine.build_turn({"user_message": QUESTION}, scope=ANNA, with_sources=True)
+
+    assert {"fits", "beyond_top_k"} == {str(entry.reason) for entry in built.ledger.entries}
+    assert built.ledger.entries == (await engine.load_build(built.build_id, scope=ANNA))[1].entries
+
+
+async def test_personal_data_of_documents_is_not_restored(new_folder: Callable[[], Path]) -> None:
+    """Callers see their own data again, and not what redaction hides in a record that they may read."""
+    settings = Settings(home=new_folder(), tenant="acme", user="anna", show_own_data=True)
+    record = Record(id="pump", text="For the pump in the harbour write to viktor@example.com.", acl=("public",))
+    async with small_engine(settings) as engine:
+        await engine.add([record], scope=ANNA)
+        answer = await ask(engine, "Which address has the pump in the harbour?")
+
+    assert "write to <EMAIL_1>. [1]" in answer.reply

@@ -26,7 +26,7 @@ from contexture.conversation import HealthState, Recall, Recalled
 from contexture.errors import RedactionFailed, RequestError, SourceUnavailable
 from contexture.ledger import Ledger, Reason, Trace
 from contexture.memory.candidates import SNIPPETS_SECTION, make_candidates, memory_candidate_id
-from contexture.pipeline.candidates import CandidateSource, collect_candidates, keep_above_floor, keep_top_k
+from contexture.pipeline.candidates import CandidateSource, collect_candidates
 from contexture.pipeline.fence import make_fence
 from contexture.pipeline.masking import SecretMaskCache
 from contexture.pipeline.redaction import Placeholders, RedactionOperator, RememberedScans, restorer
@@ -38,11 +38,6 @@ from contexture.types import Candidate, Message, Scope
 
 MEMORY_SOURCE = "memory"
 _MATERIAL_KINDS = tuple(kind for kind in SourceKind if kind is not SourceKind.MEMORIES)
-_MATERIAL_FLOOR, _MATERIAL_SHARE = (
-    0.3,
-    0.4,
-)  # the least score, and the least share of the best, as for a question over everything
-_MAX_MATERIAL = 24
 _FIRST_PERSON = re.compile(
     r"\b(?:i|me|my|mine|myself|я|меня|мне|мной|мой|моя|мо[её]|мои|моего|моей|моему|моих|моим|мою)\b"
 )
@@ -234,21 +229,22 @@ class TurnContextBuilder:
         if self._sources is None or detect_intent(message) not in (MessageIntent.QUESTION, MessageIntent.COMMAND):
             return []
         asked = [request.plain_text(each.get("content")) for each in build.turn.history if each.get("role") == "user"]
-        cleaner, trace = build.cleaner, build.trace
+        cleaner = build.cleaner
         question = cleaner.mask_text(message)
         # What "I" like is in memory; a document that has the word is about something else.
         kinds = (SourceKind.WORKSPACE,) if _FIRST_PERSON.search(question.casefold()) else _MATERIAL_KINDS
         completed = complete_follow_up(question, [cleaner.mask_text(each) for each in asked])
-        found: dict[str, Candidate] = {}
-        for text in dict.fromkeys((question, completed)):  # a short question may also begin another subject
-            search = SourceQuestion(text=text, scope=build.scope, now=build.now, kinds=kinds)
-            for each in await self._sources.find(search, cleaner):
-                found[each.id] = max(each, found.get(each.id, each), key=lambda known: known.score)
-        best = max((each.score for each in found.values()), default=0.0)
-        near = keep_above_floor([*found.values()], max(_MATERIAL_FLOOR, _MATERIAL_SHARE * best), trace)
-        shown = [_to_material(each, build.now) for each in keep_top_k(near, _MAX_MATERIAL, trace)]
-        build.recalled.update((each.id, _describe_material(each)) for each in shown)
-        return shown
+        searches = [  # a short question may also begin another subject
+            SourceQuestion(text=text, scope=build.scope, now=build.now, kinds=kinds)
+            for text in dict.fromkeys((question, completed))
+        ]
+        best: dict[str, Candidate] = {}
+        for found in await asyncio.gather(*(self._sources.find(each, cleaner) for each in searches)):
+            for each in found:
+                best[each.id] = max(each, best.get(each.id, each), key=lambda known: known.score)
+        material = [_to_material(each, build.now) for each in best.values()]
+        build.recalled.update((each.id, _describe_material(each)) for each in material)
+        return material
 
     async def _recall_candidates(self, build: _TurnBuild, question: str) -> Sequence[Candidate]:
         recipe = self._recipe
@@ -416,10 +412,4 @@ def _to_material(candidate: Candidate, now: datetime) -> Candidate:
 
 
 def _describe_material(candidate: Candidate) -> Recalled:
-    cited = candidate.citation
-    return Recalled(
-        id=candidate.record_id,
-        text=candidate.text,
-        score=candidate.signals[RELEVANCE],
-        metadata={} if cited is None else {"collection": cited.collection},
-    )
+    return Recalled(id=candidate.record_id, text=candidate.text, score=candidate.signals[RELEVANCE])

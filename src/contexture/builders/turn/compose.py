@@ -9,7 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from contexture.builders.replay import ComposedPrompt
+from contexture.builders.sources import RELEVANCE
 from contexture.builders.turn import request
 from contexture.builders.turn._history import drop_already_in_history, find_history_cut, find_newest_exchange
 from contexture.builders.turn._render import SOURCE_MATERIAL, ShownMemory, make_variants, render_messages
@@ -18,12 +21,22 @@ from contexture.conversation import JOINED
 from contexture.errors import BudgetTooSmall
 from contexture.ledger import Reason, Trace
 from contexture.memory.candidates import drop_superseded, rank_below_statements
-from contexture.pipeline.candidates import drop_duplicate_keys, drop_near_duplicates, keep_top_k, rank_candidates
+from contexture.pipeline.candidates import (
+    drop_duplicate_keys,
+    drop_near_duplicates,
+    keep_above_floor,
+    keep_top_k,
+    rank_candidates,
+)
 from contexture.pipeline.fence import MaterialRole, PromptFence, make_fence, validate_prompt
 from contexture.pipeline.knapsack import PACKERS
 from contexture.pipeline.packing import PackingItem, VariantsById, fit_prompt, make_pack_items, record_verdicts
 from contexture.ports import TokenCounter
 from contexture.types import Candidate, Message
+
+# The least relevance, and the least share of the best one, as for a question over everything.
+_MATERIAL_FLOOR, _MATERIAL_SHARE = 0.3, 0.4
+_MAX_MATERIAL = 24
 
 TimePhase = Callable[[str], AbstractContextManager[None]]
 
@@ -151,7 +164,7 @@ def _filter_candidates(
     for candidate in single:
         if candidate not in visible:
             trace.drop(candidate, Reason.EMPTY)
-    material = [each for each in visible if SOURCE_MATERIAL in each.signals]
+    material = _select_material([each for each in visible if SOURCE_MATERIAL in each.signals], trace)
     spoken = rank_candidates([each for each in visible if SOURCE_MATERIAL not in each.signals])
     question = request.plain_text(asked.user)
     if recipe.corrections:
@@ -161,6 +174,14 @@ def _filter_candidates(
     others = [each for each in different if SOURCE_MATERIAL in each.signals]
     recalled = [each for each in different if JOINED not in each.signals and SOURCE_MATERIAL not in each.signals]
     return rank_candidates([*keep_top_k(recalled, recipe.max_memories(asked.state), trace), *joined, *others])
+
+
+def _select_material(found: Sequence[Candidate], trace: Trace) -> list[Candidate]:
+    """The material of other sources that answers well enough by itself; its score also counts how recent it is."""
+    rated = [structs.replace(each, score=each.signals.get(RELEVANCE, 0.0)) for each in found]
+    best = max((each.score for each in rated), default=0.0)
+    near = {each.id for each in keep_above_floor(rated, max(_MATERIAL_FLOOR, _MATERIAL_SHARE * best), trace)}
+    return keep_top_k([each for each in found if each.id in near], _MAX_MATERIAL, trace)
 
 
 def _fit_budget(
