@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +15,7 @@ from contexture.answer.completions import CompletionRequest, Completions
 from contexture.answer.route import ModelRoute
 from contexture.conversation import Memory
 from contexture.errors import NotFound
+from contexture.testing.doubles import NOON
 from contexture.types import Message, Scope
 from support.service import small_engine
 
@@ -190,3 +192,19 @@ async def test_personal_data_of_documents_is_not_restored(new_folder: Callable[[
         answer = await ask(engine, "Which address has the pump in the harbour?")
 
     assert "write to <EMAIL_1>. [1]" in answer.reply
+
+
+async def test_only_memories_are_corrected(engine: Contexture) -> None:
+    """What splits a message into statements is shown memories, not records of the prompt."""
+    built = await engine.build_turn({"user_message": QUESTION}, scope=ANNA, with_sources=True)
+    seen: list[object] = []
+
+    class Extractor:
+        async def extract(self, message: str, *, memories: list[object], **_: object) -> tuple[()]:
+            seen.append(memories)
+            return ()
+
+    await replace(engine.chat, extractor=cast("Any", Extractor())).extract(built, QUESTION, NOON)
+
+    assert built.snippets
+    assert [[]] == seen

@@ -13,6 +13,7 @@ from contexture.answer.chat_types import ChatRequest, ChatStatus, MemoryCitation
 from contexture.answer.statement_extractor import RememberedStatement
 from contexture.builders.turn.build import TurnContext
 from contexture.builders.turn.request import MESSAGE_FIELDS
+from contexture.builders.turn.result import Snippet
 from contexture.conversation import (
     CORRECTS_KEY,
     MEMORIES_COLLECTION,
@@ -181,9 +182,14 @@ def injected_memory_ids(context: TurnContext) -> tuple[str, ...]:
     return tuple(snippet.reference for snippet in context.snippets)
 
 
+def list_memories(context: TurnContext) -> list[Snippet]:
+    """Return the memories of a prompt, without material of other sources."""
+    return [snippet for snippet in context.snippets if snippet.collection == MEMORIES_COLLECTION]
+
+
 def quotes_sources(context: TurnContext) -> bool:
     """Whether a prompt holds anything but memories."""
-    return any(snippet.collection != MEMORIES_COLLECTION for snippet in context.snippets)
+    return len(list_memories(context)) < len(context.snippets)
 
 
 def build_memory_citations(context: TurnContext, reply: str) -> tuple[MemoryCitation, ...]:

@@ -377,7 +377,7 @@ class ProcessMessage:
         return await self.extractor.extract(
             message,
             shown=plain_text(shown.get("content")),
-            memories=context.snippets,
+            memories=chat_turn.list_memories(context),
             restore=context.restore,
             now=now,
         )

@@ -78,19 +78,19 @@ class BulkWriter:
 
     def _parents_first(self, blocks: Sequence[Block]) -> Iterator[Block]:
         """Yield each block after its parent; those that would be below themselves are reported."""
-        coming = {block.id: block for block in blocks}
+        waiting = {block.id: block for block in blocks}
         below: dict[str, list[Block]] = {}
         for block in blocks:
-            if block.parent in coming:
+            if block.parent in waiting:
                 below.setdefault(block.parent, []).append(block)
-        stack = [block for block in reversed(blocks) if block.parent not in coming]
+        stack = [block for block in reversed(blocks) if block.parent not in waiting]
         while stack:
             block = stack.pop()
-            del coming[block.id]
+            del waiting[block.id]
             yield block
             stack.extend(reversed(below.get(block.id, ())))
-        self.report.read += len(coming)
-        for block in coming.values():
+        self.report.read += len(waiting)
+        for block in waiting.values():
             self._refuse(block, f"block {block.id!r} would become its own descendant, or is below one that would")
 
     async def _write(self, piece: Sequence[Block]) -> None:
