@@ -85,6 +85,50 @@ async def test_a_long_section_is_not_completed(bench: WorkspaceBench) -> None:
     assert "part29" not in ids(await ask(bench, "at noon"))
 
 
+PAGES = (
+    make_page("pumps", text="Pumps"),
+    make_block("oil", "pumps", order=1, text="A pump needs oil twice a year."),
+    make_block("belt", "pumps", order=2, text="A worn belt of a pump squeaks."),
+    make_block("seal", "pumps", order=3, text="Seals are stored in the cellar.\nAsk Olga for the key."),
+    make_block("box", "seal", kind=BlockType.BULLETED, text="The grey box holds the brass ones."),
+    make_page("empty", text="Pump log"),
+    make_page("trip", text="Trip to the pump fair"),
+    make_block("sign", "trip", kind=BlockType.BULLETED, text="💬"),
+)
+
+
+async def test_a_page_that_is_found_comes_whole(bench: WorkspaceBench) -> None:
+    """In order, under one header, while there is room."""
+    await bench.load(PAGES)
+
+    assert ids(await ask(bench, "Tell me about Pumps"))[:5] == ["pumps", "oil", "belt", "seal", "box"]
+
+
+async def test_a_page_that_does_not_fit_is_shortened(bench: WorkspaceBench) -> None:
+    """With a mark, and with the hits on it."""
+    await bench.load([*PAGES, make_block("far", "pumps", order=9, text="Нет воды в насосе. " * 60)])
+    found = await ask(bench, "Tell me about Pumps and their oil", tokenBudget={"total": 800, "caps": {"semantic": 250}})
+
+    assert {"pumps", "oil", "belt", "far"} <= set(ids(found))
+    assert "Нет воды в насосе. …" in found.serialized
+
+
+async def test_empty_pages_and_signs_are_no_items(bench: WorkspaceBench) -> None:
+    """Unless the question names the page: a title alone says nothing."""
+    await bench.load(PAGES)
+
+    assert not {"empty", "trip", "sign"} & set(ids(await ask(bench, "Does the pump need oil?")))
+    assert "empty" in ids(await ask(bench, "Where is the pump log?"))
+
+
+async def test_a_path_names_the_first_lines_of_the_blocks_above(bench: WorkspaceBench) -> None:
+    """Not all of their text."""
+    await bench.load(PAGES)
+    found = await ask(bench, "brass", focus={"blockId": "box"})
+
+    assert "(Pumps > Seals are stored in the cellar.)\n" in found.serialized
+
+
 async def test_the_recipe_of_the_specification_completes_nothing(new_folder: Callable[[], Path]) -> None:
     """The recipe of the specification shows each hit by itself."""
     parts = WorkspaceParts(config=ContextConfig(recipe=WorkspaceRecipe.SEED))

@@ -187,12 +187,16 @@ _LINK_ONLY = re.compile(
     r"|<?https?://\S+>?)[\s,;|·]*)+"
 )
 
+_WORD = re.compile(r"\w")
+
 
 def is_bare(block: Block, text: str) -> bool:
-    """Whether a block as shown says nothing by itself: a heading, or a line of nothing but links."""
+    """Whether a block as shown says nothing by itself: a heading, or a line of nothing but links or signs."""
     if block.type is BlockType.HEADING:
         return True
-    return block.type in _LINE_TYPES and _LINK_ONLY.fullmatch(text.strip()) is not None
+    if block.type in _LINE_TYPES and _LINK_ONLY.fullmatch(text.strip()) is not None:
+        return True
+    return block.type in (BlockType.PAGE, *_LINE_TYPES) and _WORD.search(text) is None
 
 
 def _render_row(row: Block, above: Sequence[Block], resolve: Resolver) -> str:

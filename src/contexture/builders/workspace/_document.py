@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from contexture.builders.workspace._render import count_body, shorten_candidate
+from contexture.builders.workspace._render import count_body, shorten_candidate, shorten_path
 from contexture.builders.workspace.request import ContextPlan, DocumentNode, DocumentPlan
 from contexture.pipeline.fence import PromptFence, safe_label
 from contexture.pipeline.truncation import score_sentences
@@ -138,14 +138,16 @@ def fit_document(
     counter: TokenCounter,
     fence: PromptFence,
     found: Mapping[str, float],
+    *,
+    path_share: float = 1.0,
 ) -> FittedDocument:
     """As much of a document as `room` tokens hold, in document order.
 
     When not all of it fits, the sections nearest the question come first; a block is shown only below its shown
     parents. What is left out is named where it would stand. `found` has, by block id, the relevance that the search
-    gave to some of its blocks.
+    gave to some of its blocks. Of a path that is longer than `path_share` of the text, nothing is shown.
     """
-    fitter = _DocumentFitter(document, candidates, plan, counter, fence, found)
+    fitter = _DocumentFitter(document, candidates, plan, counter, fence, found, path_share)
     return fitter.fit(room)
 
 
@@ -160,8 +162,10 @@ class _DocumentFitter:
         counter: TokenCounter,
         fence: PromptFence,
         found: Mapping[str, float],
+        path_share: float,
     ) -> None:
         self._document = document
+        self._path_share = path_share
         self._nodes = document.nodes
         self._plan = plan
         self._counter = counter
@@ -340,11 +344,19 @@ class _DocumentFitter:
     def _render_root(self, root: Candidate) -> str:
         label = f"[{root.title}] [{root.kind}]" if root.title else f"[{root.kind}]"
         header = f"{self._fence.inline(label)}\n"
-        header += f"({root.label})\n" if root.label not in ("", root.title) else ""
+        path = self._render_path(root)
+        header += f"({path})\n" if path else ""
         if root.kind not in (BlockType.PAGE, BlockType.DB):
             cut = self._cuts.get(0)
             return header + (self._fence.block(root.text) if cut is None else cut.text)
         return (header + self._fence.block(root.text.partition("\n")[2])).rstrip("\n")
+
+    def _render_path(self, root: Candidate) -> str:
+        """The path of the root; around a hit only its end on the page, where that is short beside the text."""
+        if self._path_share >= 1:
+            return "" if root.label == root.title else root.label
+        path = shorten_path(root.title, root.label)
+        return path if len(path) <= self._path_share * sum(map(len, self._texts)) else ""
 
     def _render_children(self, parent: int, chosen: frozenset[int], kind: str) -> Iterator[str]:
         """The lines of the shown blocks below a node, with a line for every run of blocks left out."""

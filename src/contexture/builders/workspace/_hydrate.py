@@ -25,6 +25,7 @@ from contexture.errors import SourceError
 from contexture.pipeline import scoring
 from contexture.ports import TokenCounter
 from contexture.text.simhash import simhash
+from contexture.text.terms import extract_terms
 from contexture.text.unicode import repair_text
 from contexture.types import Candidate, Citation, content_hash
 
@@ -63,15 +64,36 @@ async def hydrate(state: BuildState, found: Sequence[Candidate], counter: TokenC
 
 
 def _blank_bare(state: BuildState, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates without the text of bare headings and links, which say nothing outside a document."""
+    """The candidates without the text of bare headings and links, which say nothing outside a document.
+
+    Nor does an empty page that was found, unless it is the best result or the question names it.
+    """
     documents = (*state.documents, *state.surroundings)
     whole = {block.id for document in documents for block in (document.root, *document.below)}
+    best = max((each.signals[COLLECTED_SIGNAL] for each in candidates if _is_searched(each)), default=0.0)
+    asked = set(extract_terms(state.question))
+
+    def says_nothing(each: Candidate) -> bool:
+        if each.key in whole:
+            return False
+        if is_bare(state.blocks[each.key], each.text):
+            return True
+        is_empty = each.kind == workspace.BlockType.PAGE and each.text == each.title and _is_found(each)
+        return is_empty and each.signals[COLLECTED_SIGNAL] < best and not set(extract_terms(each.title)) <= asked
+
     return [
-        replace(each, text="", redactions=None, tokens={}, simhash=0)
-        if each.key not in whole and is_bare(state.blocks[each.key], each.text)
-        else each
+        replace(each, text="", redactions=None, tokens={}, simhash=0) if says_nothing(each) else each
         for each in candidates
     ]
+
+
+def _is_searched(candidate: Candidate) -> bool:
+    return candidate.id == f"{SectionType.SEMANTIC}:{candidate.key}"
+
+
+def _is_found(candidate: Candidate) -> bool:
+    """Whether a search or a link found it, and not the focus, a hint, the planner or the user's activity."""
+    return _is_searched(candidate) or candidate.id == f"{SectionType.RELATIONS}:{candidate.key}"
 
 
 _REFERENCE = re.compile(r"\(\(([^()\s]+)\)\)")

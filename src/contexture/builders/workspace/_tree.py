@@ -41,7 +41,7 @@ def page_title(block: Block, chain: Sequence[Block]) -> str:
 
 
 def make_path(chain: Sequence[Block]) -> tuple[str, ...]:
-    """Labels of the ancestors from the root down; blocks without text are left out."""
+    """Labels of the ancestors from the root down, each its first line; blocks without text are left out."""
     named = (_block_label(block) for block in reversed(chain))
     return tuple(name for name in named if name)
 
@@ -61,7 +61,7 @@ def _self_and_ancestors(block_id: str, chains: AncestorChains) -> list[str]:
 
 
 def _block_label(block: Block) -> str:
-    return _make_label(block.text, _MAX_CRUMB_CHARS)
+    return _make_label(block.text.strip().partition("\n")[0], _MAX_CRUMB_CHARS)
 
 
 @lru_cache(maxsize=8_192)

@@ -51,7 +51,7 @@ from contexture.pipeline.truncation import TruncationStrategy, summarize
 from contexture.ports import ChatModel, Clock, Redactor, Secrets, TokenCounter
 from contexture.retrieval.search import HybridSearch
 from contexture.types import Candidate, Scope
-from contexture.workspace import BlockStore
+from contexture.workspace import BlockStore, BlockType
 
 _PATH_SHARE = 0.1
 _FIRST_YEAR, _LAST_YEAR = 1_000, 9_000
@@ -325,7 +325,8 @@ def _plan_surroundings(state: BuildState, raw: Sequence[Candidate]) -> tuple[Sur
             for node in document.nodes
             if node.key in found and not is_bare(state.blocks[node.key], found[node.key].text)
         )
-        planned.append(SurroundingPlan(document=document, hits=tuple(hits)))
+        partial = section.root.type is BlockType.PAGE and section.root.id in found
+        planned.append(SurroundingPlan(document=document, hits=tuple(hits), partial=partial))
     return tuple(each for each in planned if each.document.nodes)
 
 

@@ -82,6 +82,7 @@ class _Choice:
 
 _NOTHING = _Choice(forms={})
 _FACT_SHARE = 0.6  # of the budget, for everything that is shown before candidates, facts included
+_AROUND_PATH_SHARE = 0.2  # of the text of a list or section around a hit, for its path
 _NEIGHBOUR_SHARE = 0.25  # of the focus share, for blocks around a document
 
 
@@ -278,15 +279,22 @@ class _Composer:
         steps = [choice]
         left = self._plan.total - self._count_context(choice, start)
         for surrounding in self._plan.surroundings:
-            hits = {self._around[key].id for key in surrounding.hits if key in self._around}
+            hits = {self._around[key].id: key for key in surrounding.hits if key in self._around}
             used = sum(form.tokens for id_, form in choice.forms.items() if id_ in hits)
             room = min(left, self._section_room(surrounding.document.section, steps[-1])) + used
             fitted = fit_document(
-                surrounding.document, self._around, room, self._plan, self._counter, self._fence, self._found
+                surrounding.document,
+                self._around,
+                room,
+                self._plan,
+                self._counter,
+                self._fence,
+                self._found,
+                path_share=_AROUND_PATH_SHARE,
             )
-            if not fitted.shown or fitted.left_out or any(form.form is not Form.FULL for form in fitted.shown.values()):
+            if not fitted.shown or (_is_shortened(fitted) and not surrounding.partial):
                 continue
-            forms = {id_: form for id_, form in steps[-1].forms.items() if id_ not in hits}
+            forms = {id_: form for id_, form in steps[-1].forms.items() if hits.get(id_, "") not in fitted.shown}
             forms |= {self._around[key].id: form for key, form in fitted.shown.items()}
             steps.append(changed(steps[-1], forms=forms, around=(*steps[-1].around, fitted)))
             left -= fitted.tokens - used + _SEPARATOR_TOKENS
@@ -395,6 +403,10 @@ class _Composer:
                 trace.drop(message_candidate(line), Reason.OVER_BUDGET, tokens=cost)
             else:
                 trace.keep(message_candidate(line), tokens=cost)
+
+
+def _is_shortened(fitted: FittedDocument) -> bool:
+    return fitted.left_out > 0 or any(form.form is not Form.FULL for form in fitted.shown.values())
 
 
 def _trim_facts(facts: Sequence[request.PlannedFact]) -> tuple[request.PlannedFact, ...]:

@@ -232,10 +232,14 @@ class DocumentPlan(Struct, frozen=True, kw_only=True):
 
 
 class SurroundingPlan(Struct, frozen=True, kw_only=True):
-    """A list or section around hits of a search; `hits` are those of its blocks that may stand by themselves."""
+    """A list, section or page around hits of a search; `hits` are those of its blocks that may stand by themselves.
+
+    `partial` says that it may also be shown in part, as a page that is a hit itself.
+    """
 
     document: DocumentPlan
     hits: tuple[str, ...] = ()
+    partial: bool = False
 
 
 class PlannedFact(Struct, frozen=True, kw_only=True):
