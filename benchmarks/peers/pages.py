@@ -17,7 +17,7 @@ from time import process_time
 
 from contexture.config import Settings
 from contexture.evaluation._harness import Question, load_questions, mean, recall, reciprocal_rank
-from contexture.evaluation.pages import evaluate_pages
+from contexture.evaluation.corpus import evaluate_pages
 from contexture.wiring import plugins
 
 _CHUNKS = 60  # chunks retrieved, so that ten pages are among them

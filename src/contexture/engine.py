@@ -56,17 +56,15 @@ from contexture.ingestion.loader import LoadReport, Progress
 from contexture.ledger import Degradation, Ledger, Trace
 from contexture.news.articles import ARTICLES
 from contexture.news.store import NewsStore
-from contexture.pages.fields import cut_stored_page
-from contexture.pages.records import PAGES
+from contexture.pages.records import PAGES, cut_stored_page
 from contexture.pages.visual import VISUAL_PAGES
 from contexture.pipeline.masking import SecretMaskCache
 from contexture.ports import Clock, Embedder, Health, Index, MemoryService, SessionStore, Tracer, VectorBacklog
-from contexture.retrieval.backfill import VectorBackfill
+from contexture.retrieval.backfill import Reindexer, VectorBackfill
 from contexture.retrieval.candidates import SearchResult, candidate_from_passage, candidate_from_record
 from contexture.retrieval.citations import QuoteChecker
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.message_context import MessageContexts
-from contexture.retrieval.reindex import Reindexer
 from contexture.retrieval.search import DEFAULT_POOL
 from contexture.types import Candidate, Collection, Filter, Scope
 from contexture.workspace import BlockStore

@@ -27,7 +27,7 @@ from contexture.config import Settings
 from contexture.conversation import Delivery
 from contexture.engine import Contexture
 from contexture.ports import Bus
-from contexture.resilience.retry import Deadline, RetryPolicy
+from contexture.resilience import Deadline, RetryPolicy
 from contexture.service.auth import GROUPS_HEADER, TENANT_HEADER, USER_HEADER
 from contexture.service.envelope import UNEXPECTED_MESSAGE, encode_json
 from contexture.service.error_log import traceback_locations

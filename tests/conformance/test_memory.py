@@ -9,13 +9,13 @@ import httpx
 import pytest
 
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
-from contexture.adapters.memory.http import RemoteMemory
+from contexture.adapters.memory_client import RemoteMemory
 from contexture.config import Settings
 from contexture.conversation import Memory
 from contexture.engine import Contexture
 from contexture.memory.guard import GuardedMemory, MemoryGuard
 from contexture.memory.service import LocalMemory
-from contexture.resilience.health import CircuitBreaker, HealthMonitor
+from contexture.resilience import CircuitBreaker, HealthMonitor
 from contexture.service.app import create_app
 from contexture.testing.doubles import NOON, FixedClock
 from support.memory_conformance import TEA, MemoryConformance, asking

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contexture.conversation import HealthState
-from contexture.resilience.health import HealthMonitor, HealthOptions
+from contexture.resilience import HealthMonitor, HealthOptions
 
 NORMAL, DEGRADED, DOWN = HealthState.NORMAL, HealthState.DEGRADED, HealthState.DOWN
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from contexture.adapters.memory.client import MemoryClient
-from contexture.adapters.metrics.prometheus import TurnMetrics
+from contexture.adapters.memory_client import MemoryClient
+from contexture.adapters.prometheus import TurnMetrics
 from contexture.adapters.redaction.default import NoopRedactor
 from contexture.conversation import HealthState
 from contexture.errors import SourceUnavailable

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from contexture.adapters.metrics.prometheus import TurnMetrics
+from contexture.adapters.prometheus import TurnMetrics
 from contexture.adapters.redaction.default import NoopRedactor
 from contexture.builders.turn._history import drop_incomplete_calls, find_history_cut
 from contexture.builders.turn.build import TurnContextBuilder

@@ -11,13 +11,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from contexture.adapters.memory.http import RemoteMemory
+from contexture.adapters.memory_client import RemoteMemory
 from contexture.config import Settings
 from contexture.conversation import HealthState
 from contexture.errors import SourceError, SourceTimeout, SourceUnavailable
 from contexture.memory.guard import GuardedMemory, MemoryGuard
-from contexture.resilience.health import CircuitBreaker, HealthMonitor
-from contexture.resilience.retry import RetryPolicy
+from contexture.resilience import CircuitBreaker, HealthMonitor, RetryPolicy
 from contexture.types import Scope
 from support.memory_conformance import asking
 from support.service import small_engine

@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from contexture.builders.command._parser import parse_command, split_sources
-from contexture.builders.command._render import MAX_SNIPPET_CHARS, make_snippet
 from contexture.builders.command.collect import RECOVERY_RULES
+from contexture.builders.command.compose import MAX_SNIPPET_CHARS, make_snippet
 from contexture.builders.command.request import AbTest, ExperimentArm, assign_arm
 from contexture.builders.command.syntax import ALIASES, CLOSED_VALUES, MODES, Command, ParsedCommand, Window
 from contexture.config import Settings

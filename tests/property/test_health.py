@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from contexture.conversation import HealthState
-from contexture.resilience.health import HealthMonitor
+from contexture.resilience import HealthMonitor
 
 
 def replayed(events, now):

@@ -11,7 +11,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contexture.adapters.feeds.parser import FeedparserParser
+from contexture.adapters.feeds.http import FeedparserParser
 from contexture.ingestion._html_text import html_to_text
 from contexture.ingestion.articles import article_to_row, row_to_article
 from contexture.ledger import Trace

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from contexture.adapters.token_counters import counter_for
 from contexture.pipeline.fence import PromptFormat, fence, is_fenced, make_fence, safe_label
-from contexture.text.control_tokens import disarm_control_tokens
-from contexture.text.skeleton import remove_invisible, skeleton
+from contexture.text.skeleton import disarm_control_tokens, remove_invisible, skeleton
 from support.injection import BREAKS, CONTROL_TOKENS, LISTED_TOKENS, live_tokens, looks_like_a_marker
 
 LINES = (

@@ -18,11 +18,12 @@ from contexture.pipeline.candidates import (
     max_hash_distance,
     rank_candidates,
 )
-from contexture.pipeline.fusion import fuse_channels, reciprocal_rank_sum
 from contexture.pipeline.scoring import (
     composite_score,
+    fuse_channels,
     linear_decay,
     recency,
+    reciprocal_rank_sum,
     structural_proximity,
     weighted_means,
 )

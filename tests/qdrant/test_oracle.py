@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.index.embedded import EmbeddedIndex
-from contexture.pipeline.fusion import fuse_channels
+from contexture.pipeline.scoring import fuse_channels
 from contexture.ports import Index
 from contexture.testing.index_records import COLLECTION, NAME, VECTOR, prepare_record
 from contexture.testing.strategies import filters, record_lists

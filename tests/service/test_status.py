@@ -16,7 +16,7 @@ from contexture import Settings
 from contexture.adapters import installed_packages
 from contexture.adapters.documents.ocr import load_tesseract
 from contexture.adapters.index import disk_space
-from contexture.adapters.memory.http import Refused
+from contexture.adapters.memory_client import Refused
 from contexture.conversation import Decision, HealthState, Memory
 from contexture.errors import SourceUnavailable, StoreDamaged
 from contexture.service.app import create_app

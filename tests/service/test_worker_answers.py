@@ -26,7 +26,7 @@ from contexture.errors import (
     StoreUnwritable,
     TooManyRequests,
 )
-from contexture.resilience.retry import RetryPolicy
+from contexture.resilience import RetryPolicy
 from contexture.service._admission import Slots
 from contexture.service.app import create_app
 from contexture.service.server import bind_socket, socket_url

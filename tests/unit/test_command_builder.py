@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from contexture.adapters.token_counters import counter_for
-from contexture.builders.command._render import TITLE_CHARS
+from contexture.builders.command.compose import TITLE_CHARS
 from contexture.builders.command.request import PACKAGE_VERSION, CommandRequest, ExperimentArm, override_routing
 from contexture.capsule import pack_capsule
 from contexture.config import Settings

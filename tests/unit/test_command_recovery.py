@@ -19,7 +19,7 @@ from contexture.errors import (
 )
 from contexture.ledger import Reason, Trace
 from contexture.news._fingerprint import make_fingerprint, read_fingerprint
-from contexture.resilience.retry import Deadline
+from contexture.resilience import Deadline
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
 from support.commands import SIX, CommandBench, ScriptedNews, found, surroundings

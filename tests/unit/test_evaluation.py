@@ -14,7 +14,7 @@ from contexture.errors import InvalidRequest
 from contexture.evaluation import _harness as harness
 from contexture.evaluation import corpus
 from contexture.evaluation.commands import evaluate_commands
-from contexture.evaluation.pages import evaluate_pages
+from contexture.evaluation.corpus import evaluate_pages
 
 
 def test_ndcg_is_one_for_a_perfect_ranking() -> None:

@@ -17,8 +17,7 @@ from contexture.errors import (
     StoreUnwritable,
 )
 from contexture.memory.guard import GuardedMemory, MemoryGuard
-from contexture.resilience.health import CircuitBreaker, HealthMonitor
-from contexture.resilience.retry import RetryPolicy
+from contexture.resilience import CircuitBreaker, HealthMonitor, RetryPolicy
 from contexture.testing.doubles import NOON, ScriptedMemory
 from contexture.types import Scope
 from support.memory_conformance import asking

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from contexture.adapters.memory.client import ClientMemory, MemoryClient
-from contexture.adapters.memory.http import MAX_ANSWER_BYTES, Refused, RemoteMemory
+from contexture.adapters.memory_client import MAX_ANSWER_BYTES, ClientMemory, MemoryClient, Refused, RemoteMemory
 from contexture.conversation import Feedback, Memory, MemoryKind, Recalled
 from contexture.errors import InvalidRequest, NotFound, NotPermitted, SourceError, SourceTimeout, SourceUnavailable
 from contexture.testing.doubles import NOON, FixedClock, ScriptedMemory

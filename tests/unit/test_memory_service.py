@@ -11,8 +11,7 @@ import pytest
 from contexture.conversation import JOINED, Feedback, Memory, MemoryKind, Recall
 from contexture.errors import InvalidRequest, NotFound, SourceUnavailable
 from contexture.memory import service
-from contexture.memory._write_plan import find_echo
-from contexture.memory.records import ALIAS_KIND, MEMORIES
+from contexture.memory.records import ALIAS_KIND, MEMORIES, find_echo
 from contexture.memory.service import HINT_WEIGHTS, LocalMemory
 from contexture.retrieval.message_context import MessageContexts
 from contexture.retrieval.prepare import Preparer

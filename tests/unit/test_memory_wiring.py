@@ -8,7 +8,7 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from contexture.adapters.memory.http import RemoteMemory
+from contexture.adapters.memory_client import RemoteMemory
 from contexture.config import Settings
 from contexture.conversation import HealthState
 from contexture.engine import open_store

@@ -10,8 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from typer.testing import CliRunner
 
-from contexture.adapters.feeds.http import MAX_REDIRECTS, FeedMarkFile, HttpFeedFetcher
-from contexture.adapters.feeds.parser import FeedparserParser
+from contexture.adapters.feeds.http import MAX_REDIRECTS, FeedMarkFile, FeedparserParser, HttpFeedFetcher
 from contexture.cli.main import app
 from contexture.errors import InvalidRequest, SourceTimeout, SourceUnavailable, StoreUnwritable
 from contexture.feeds import FeedValidators

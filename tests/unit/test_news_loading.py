@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from typer.testing import CliRunner
 
-from contexture.adapters.feeds.parser import FeedparserParser
+from contexture.adapters.feeds.http import FeedparserParser
 from contexture.cli.main import app
 from contexture.ingestion.articles import (
     ArticleFileReader,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from contexture.adapters.feeds.parser import FeedparserParser
+from contexture.adapters.feeds.http import FeedparserParser
 from contexture.cli.demo import GROUPS, news_folder
 from contexture.ingestion.articles import ArticleFileReader
 from contexture.ingestion.files import LoadProblem

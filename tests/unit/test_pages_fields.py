@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from contexture.builders.research.collect import page_to_candidate
+from contexture.builders.research.build import page_to_candidate
 from contexture.documents import Page, Region, RegionKind
 from contexture.pages._questions import match_label, match_rows, read_question, weigh_page
-from contexture.pages.fields import DocumentFields, cut_page, cut_stored_page, find_statements, read_document_fields
-from contexture.pages.records import page_record
+from contexture.pages.records import (
+    DocumentFields,
+    cut_page,
+    cut_stored_page,
+    find_statements,
+    page_record,
+    read_document_fields,
+)
 from contexture.pages.values import Document, FoundPage
 from contexture.testing.doubles import NOON
 from contexture.types import PUBLIC, Record

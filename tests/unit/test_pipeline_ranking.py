@@ -15,8 +15,7 @@ from contexture.pipeline.candidates import (
     keep_top_k,
     max_hash_distance,
 )
-from contexture.pipeline.fusion import fuse_channels, reciprocal_rank_sum
-from contexture.pipeline.scoring import weighted_means
+from contexture.pipeline.scoring import fuse_channels, reciprocal_rank_sum, weighted_means
 from contexture.text.simhash import shingles, simhash
 from contexture.types import Candidate, ChannelCandidates
 

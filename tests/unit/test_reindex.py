@@ -15,9 +15,9 @@ from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.cli.main import app
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.ledger import Trace
+from contexture.retrieval.backfill import Reindexer, ReindexStep
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.message_context import MessageContexts
-from contexture.retrieval.reindex import Reindexer, ReindexStep
 from contexture.testing.doubles import HashEmbedder
 from contexture.types import PUBLIC, Record, Scope
 from support.workbench import NAME, Parts, Workbench, workbench

@@ -8,8 +8,7 @@ import random
 import pytest
 
 from contexture.errors import InvalidRequest, SourceTimeout, SourceUnavailable, StoreUnwritable
-from contexture.resilience.health import CircuitBreaker
-from contexture.resilience.retry import Deadline, RetryPolicy, retry
+from contexture.resilience import CircuitBreaker, Deadline, RetryPolicy, retry
 
 
 class Hand:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from contexture import Contexture, ForgetRequest, Settings
+from contexture.answer._chat_turn import StatementExtractor, is_stated
 from contexture.answer.chat_types import ChatRequest
-from contexture.answer.statement_extractor import StatementExtractor, is_stated
 from contexture.conversation import Memory
 from contexture.engine import open_store
 from contexture.errors import SourceUnavailable

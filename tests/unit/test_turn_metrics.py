@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from contexture.adapters.metrics.prometheus import TurnMetrics
+from contexture.adapters.prometheus import TurnMetrics
 from contexture.conversation import HealthState
 from contexture.errors import SourceUnavailable
 from contexture.service.app import MetricsMiddleware

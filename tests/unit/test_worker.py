@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from contexture.adapters.metrics.prometheus import WorkerMetrics
+from contexture.adapters.prometheus import WorkerMetrics
 from contexture.errors import (
     InvalidRequest,
     NotPermitted,
@@ -25,7 +25,7 @@ from contexture.errors import (
     SourceUnavailable,
     StoreUnwritable,
 )
-from contexture.resilience.retry import RetryPolicy
+from contexture.resilience import RetryPolicy
 from contexture.service.server import bind_socket
 from contexture.service.wire.chat import InboundMessage, parse_inbound
 from contexture.testing.bus import InMemoryBus

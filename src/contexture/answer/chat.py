@@ -16,9 +16,9 @@ from uuid import uuid4
 
 from contexture.answer import _chat_turn as chat_turn
 from contexture.answer import route
+from contexture.answer._chat_turn import RememberedStatement, StatementExtractor
 from contexture.answer.chat_types import ChatRequest, ChatResult, ChatStatus, ChatStep, Delta, Started
 from contexture.answer.permissions import REMEMBER, describe_memories, require_permission
-from contexture.answer.statement_extractor import RememberedStatement, StatementExtractor
 from contexture.builders.turn.build import TurnContext
 from contexture.builders.turn.request import Turn, plain_text
 from contexture.builders.turn.summary import SummarySink

@@ -14,7 +14,7 @@ import msgspec
 from typing_extensions import TypedDict
 
 from contexture.answer.grounding import remove_unknown_markers
-from contexture.builders.research.collect import page_key
+from contexture.builders.research.build import page_key
 from contexture.builders.research.render import join_blocks, render_block
 from contexture.capsule import Capsule, pack_capsule, unpack_capsule
 from contexture.errors import InvalidRequest

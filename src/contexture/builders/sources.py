@@ -24,6 +24,7 @@ from contexture.pages.values import FoundPage, PageFinder
 from contexture.pages.visual import VISUAL_PAGES
 from contexture.pipeline.candidates import CandidateSource, collect_candidates
 from contexture.pipeline.fence import safe_label
+from contexture.pipeline.scoring import RELEVANCE
 from contexture.ports import Index, MemoryService
 from contexture.retrieval.candidates import candidate_from_passage
 from contexture.retrieval.ranking import SEMANTIC, passage_terms
@@ -57,9 +58,6 @@ _PASSAGES = 24  # of each collection
 _PAGES, _ARTICLES, _MEMORIES = 8, 8, 24
 _MEMORY_THRESHOLD = 0.3  # the prompt has a threshold of its own, for all kinds
 _MAX_NAME_CHARS = 80
-RELEVANCE = "relevance"
-"""Signal: how well a candidate answers the question by itself, comparable between kinds."""
-
 _OWN_SHARE = 0.4
 
 

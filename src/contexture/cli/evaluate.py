@@ -122,7 +122,7 @@ def pages(
 ) -> None:
     """Pages: recall and MRR of the pages that answer questions, over `pdfs/` and `queries.jsonl`."""
     from contexture.builders.research.request import parse_search_mode
-    from contexture.evaluation.pages import evaluate_pages
+    from contexture.evaluation.corpus import evaluate_pages
 
     settings, where = common.settings(), require_folder(directory)
     text, visual = parse_search_mode(mode)

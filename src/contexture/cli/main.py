@@ -21,7 +21,6 @@ from contexture.cli import (
     forget,
     ingest,
     keys,
-    reindex,
     search,
     serve,
 )
@@ -106,9 +105,9 @@ for register in (
     forget.register,
     evaluate.register_tokens,
     evaluate.register_evaluate,
-    reindex.register,
     backup.register_backup,
     backup.register_migrate,
+    backup.register_reindex,
     doctor.register_doctor,
     doctor.register_settings,
 ):

@@ -13,8 +13,7 @@ from contexture.conversation import Feedback, HealthState, Memory, Recall, Recal
 from contexture.errors import RequestError, SourceError, SourceUnavailable
 from contexture.memory.records import make_memory_id
 from contexture.ports import Health, MemoryService, MemoryWriter
-from contexture.resilience.health import CircuitBreaker
-from contexture.resilience.retry import Deadline, RetryPolicy, Sleep, retry
+from contexture.resilience import CircuitBreaker, Deadline, RetryPolicy, Sleep, retry
 from contexture.types import Scope
 
 T = TypeVar("T")

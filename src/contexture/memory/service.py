@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from contexture.conversation import JOINED, Feedback, Memory, MemoryPiece, Recall, Recalled, newer_first
 from contexture.errors import InvalidRequest, NotFound, Outdated, SourceError, SourceUnavailable
 from contexture.ledger import Trace
-from contexture.memory._write_plan import plan_writes, required_ids
 from contexture.memory.records import (
     ALIAS_KIND,
     MEMORIES,
@@ -31,8 +30,11 @@ from contexture.memory.records import (
     is_alive,
     memory_kind,
     memory_metadata,
+    plan_writes,
+    required_ids,
     stored_alias_ids,
 )
+from contexture.pipeline.scoring import RELEVANCE
 from contexture.ports import Clock, Index, TokenCounter
 from contexture.retrieval.message_context import MessageContexts
 from contexture.retrieval.prepare import EnsuredCollection, Preparer, prepared_characters
@@ -302,7 +304,6 @@ def _add_opinion(record: Record, principal: str, given: Feedback) -> Record:
 
 COVERAGE = "coverage"
 HYBRID = "hybrid"
-RELEVANCE = "relevance"
 
 _HYBRID_SHARE = 0.4
 _MAX_SCORE = 1.0

@@ -22,7 +22,7 @@ from contexture.news.articles import (
     record_to_article,
     shift_time,
 )
-from contexture.pipeline.fusion import RRF_K, fuse_channels
+from contexture.pipeline.scoring import RRF_K, fuse_channels
 from contexture.ports import Index
 from contexture.text.terms import question_terms
 from contexture.types import And, Candidate, Equals, Filter, Query, Range, Record, Scope

@@ -37,7 +37,7 @@ from contexture.news.articles import (
     shift_time,
 )
 from contexture.news.boilerplate import RepeatedLines
-from contexture.pipeline.fusion import fuse_channels
+from contexture.pipeline.scoring import fuse_channels
 from contexture.ports import Index, RemovalListener
 from contexture.retrieval.candidates import candidate_from_passage
 from contexture.retrieval.prepare import EnsuredCollection, Preparer

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from contexture.pages.fields import FinancialStatement, find_form, find_quarter, find_statement_names
+from contexture.pages.records import FinancialStatement, find_form, find_quarter, find_statement_names
 from contexture.text.terms import extract_terms
 
 _COMPANY_WEIGHT = 0.5

@@ -14,15 +14,17 @@ from contexture.documents import BoundingBox, Page
 from contexture.errors import InvalidRequest, NotPermitted, SourceError
 from contexture.ledger import Trace
 from contexture.pages._questions import QuestionFields, match_label, match_rows, read_question, weigh_page
-from contexture.pages.fields import cut_page, cut_stored_page, read_document_fields
 from contexture.pages.images import PageImages
 from contexture.pages.records import (
     DOCUMENT_KIND,
     PAGES,
+    cut_page,
+    cut_stored_page,
     decompress_text,
     document_record,
     page_record,
     page_record_id,
+    read_document_fields,
     record_to_page,
     record_to_summary,
 )

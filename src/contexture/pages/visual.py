@@ -19,7 +19,7 @@ from contexture.errors import Outdated, SourceError
 from contexture.ledger import Trace
 from contexture.pages.records import PAGES, page_record, page_record_id
 from contexture.pages.values import Document
-from contexture.pipeline.fusion import fuse_channels
+from contexture.pipeline.scoring import fuse_channels
 from contexture.ports import Index
 from contexture.retrieval.prepare import EnsuredCollection
 from contexture.types import Collection, Filter, Hit, Matrix, Passage, PreparedRecord, Query, Record, Scope, Vector

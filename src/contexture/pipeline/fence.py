@@ -19,8 +19,7 @@ from contexture.errors import BrokenPromise
 from contexture.pipeline import _fence_v1
 from contexture.pipeline._markers import PromptFormat, escape_markers, find_edits
 from contexture.ports import TokenCounter
-from contexture.text.control_tokens import disarm_control_tokens, has_control_token
-from contexture.text.skeleton import remove_invisible, skeleton
+from contexture.text.skeleton import disarm_control_tokens, has_control_token, remove_invisible, skeleton
 from contexture.types import Candidate, Message
 
 __all__ = ["PromptFormat"]

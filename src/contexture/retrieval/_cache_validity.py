@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from contexture.pipeline.fusion import fuse_channels, reciprocal_rank_sum
+from contexture.pipeline.scoring import fuse_channels, reciprocal_rank_sum
 from contexture.ports import Index, Journal, VectorSpaces
 from contexture.types import BM25, And, AnyOf, CollectionChanges, Hit, Query, Record, Scope
 

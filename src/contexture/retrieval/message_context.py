@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from contexture.pipeline.fusion import fuse_channels
+from contexture.pipeline.scoring import fuse_channels
 from contexture.ports import Index
 from contexture.types import And, AnyOf, Equals, Filter, Hit, Or, Query, Range, Record, Scope, Vector
 

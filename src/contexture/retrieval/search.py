@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from contexture.errors import InvalidRequest, SourceError, UnknownCollection
 from contexture.ledger import Trace
-from contexture.pipeline.fusion import fuse_channels
+from contexture.pipeline.scoring import fuse_channels
 from contexture.ports import Index, Journal, Reranker, VectorBacklog, VectorSpaces
 from contexture.retrieval._cache_validity import CacheValidity, CandidatePool, keep_best_by_rank, make_pool
 from contexture.retrieval._time_ranges import DateRange, find_time_range

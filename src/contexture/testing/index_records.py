@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from contexture.pipeline.fusion import fuse_channels
+from contexture.pipeline.scoring import fuse_channels
 from contexture.text.segmentation import split_sentences
 from contexture.text.simhash import simhash
 from contexture.text.terms import bm25_weights, index_terms

@@ -1,4 +1,4 @@
-from contexture.adapters.metrics.prometheus import WorkerMetrics as WorkerMetrics
+from contexture.adapters.prometheus import WorkerMetrics as WorkerMetrics
 from contexture.adapters.redaction.default import default_redactor as default_redactor
 from contexture.adapters.store_backup import BackupManifest as BackupManifest
 from contexture.adapters.store_backup import back_up as back_up

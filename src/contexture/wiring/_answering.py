@@ -17,11 +17,11 @@ from contexture.adapters.installed_packages import import_native
 from contexture.adapters.llm.extractive import NAME as EXTRACTIVE
 from contexture.adapters.llm.extractive import CompareFunction, ExtractiveModel
 from contexture.adapters.token_counters import counter_for
+from contexture.answer._chat_turn import StatementExtractor
 from contexture.answer.chat import ChatRecipe
 from contexture.answer.commands.job import MemoryLocation
 from contexture.answer.commands.writer import PRICES, AnswerWriter, Price, resolve_price
 from contexture.answer.route import ModelRoute
-from contexture.answer.statement_extractor import StatementExtractor
 from contexture.config import Settings, keep_vendors_offline
 from contexture.erasure.erase import OwnerLookup
 from contexture.errors import SourceError

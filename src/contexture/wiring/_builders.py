@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from contexture.adapters.llm.extractive import NAME as EXTRACTIVE
 from contexture.adapters.llm.extractive import NO_MATCH_ANSWERS, CompareFunction
-from contexture.adapters.metrics.prometheus import CacheMetrics, TurnMetrics, WorkspaceMetrics, watch_memory
+from contexture.adapters.prometheus import CacheMetrics, TurnMetrics, WorkspaceMetrics, watch_memory
 from contexture.adapters.token_counters import counter_for, counter_of_build
 from contexture.answer.cited import AnswerRecipe
 from contexture.answer.grounding import SimilarityFunction

@@ -6,7 +6,7 @@ import structlog
 
 from contexture.adapters.bus import registry
 from contexture.adapters.bus.registry import BusOptions
-from contexture.adapters.memory.http import RemoteMemory
+from contexture.adapters.memory_client import RemoteMemory
 from contexture.adapters.policy.open import DenyingPolicy, OpenPolicy
 from contexture.adapters.secrets.local import CombinedSecrets, EnvironmentSecrets, FileSecrets
 from contexture.adapters.spans.tracing import NoopTracer, TracedModel, TracedToolModel
@@ -16,8 +16,7 @@ from contexture.errors import InvalidRequest, MissingLibrary
 from contexture.memory.guard import GuardedMemory, MemoryGuard
 from contexture.memory.service import LocalMemory
 from contexture.ports import Bus, ChatModel, Clock, Health, Index, Policy, Secrets, ToolCallingModel, Tracer
-from contexture.resilience.health import CircuitBreaker, HealthMonitor, HealthOptions
-from contexture.resilience.retry import RetryPolicy
+from contexture.resilience import CircuitBreaker, HealthMonitor, HealthOptions, RetryPolicy
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch
 from contexture.wiring._core import COUNTED_ENCODINGS

@@ -10,8 +10,7 @@ from contexture.adapters.blocks.sqlite import SqliteBlocks, StoredBlocks
 from contexture.adapters.documents.file_types import EXTENSIONS, TEXT_EXTENSIONS
 from contexture.adapters.documents.ocr import load_tesseract
 from contexture.adapters.documents.worker_pool import DocumentWorkerPool
-from contexture.adapters.feeds.http import FeedMarkFile, HttpFeedFetcher
-from contexture.adapters.feeds.parser import FeedparserParser
+from contexture.adapters.feeds.http import FeedMarkFile, FeedparserParser, HttpFeedFetcher
 from contexture.adapters.token_counters import counter_for
 from contexture.blocks.links import extract_links
 from contexture.blocks.workspace import BlockRemovalListener, Workspace

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from contexture.adapters.byte_pairs import build_gpt2_encoding
 from contexture.adapters.embedders import _onnx, encoding
-from contexture.adapters.embedders._onnx_graph import ONNXRUNTIME_DOMAIN, OnnxGraph
+from contexture.adapters.embedders._onnx import ONNXRUNTIME_DOMAIN, OnnxGraph
 from contexture.adapters.installed_packages import find_packaged_file, verify_sha256
 from contexture.types import Vector
 

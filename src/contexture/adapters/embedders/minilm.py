@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contexture.adapters.embedders import _onnx, encoding
-from contexture.adapters.embedders._onnx_graph import ONNXRUNTIME_DOMAIN
+from contexture.adapters.embedders._onnx import ONNXRUNTIME_DOMAIN
 from contexture.adapters.installed_packages import find_packaged_file, verify_sha256
 from contexture.types import Vector
 

@@ -47,7 +47,7 @@ from contexture.news.store import NewsStore
 from contexture.pipeline.masking import SecretMaskCache
 from contexture.pipeline.redaction import Placeholders, RedactionOperator
 from contexture.ports import Index, MemoryService, Policy, Redactor
-from contexture.resilience.retry import Deadline
+from contexture.resilience import Deadline
 from contexture.retrieval.citations import verify_citations
 from contexture.retrieval.search import SEMANTIC
 from contexture.types import Scope

@@ -27,7 +27,7 @@ from contexture.ledger import Trace
 from contexture.news.articles import FoundArticle, NewsQuestion
 from contexture.news.store import NewsStore
 from contexture.ports import MemoryService
-from contexture.resilience.retry import Deadline
+from contexture.resilience import Deadline
 from contexture.text.language import detect_language
 from contexture.types import ExtractedMentions, Scope
 

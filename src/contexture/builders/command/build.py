@@ -14,8 +14,14 @@ from msgspec.structs import replace as changed
 from contexture.builders.clean import Cleaner, CleanerFactory
 from contexture.builders.command import collect
 from contexture.builders.command._parser import parse_command
-from contexture.builders.command._render import DOCUMENT_LANGS, MAX_SNIPPET_CHARS
-from contexture.builders.command.compose import CAPSULE_KIND, CommandPromptPlan, ComposedCommand, compose_command
+from contexture.builders.command.compose import (
+    CAPSULE_KIND,
+    DOCUMENT_LANGS,
+    MAX_SNIPPET_CHARS,
+    CommandPromptPlan,
+    ComposedCommand,
+    compose_command,
+)
 from contexture.builders.command.request import (
     DEFAULT_ROUTING,
     MIN_LIMITS,
@@ -52,7 +58,7 @@ from contexture.pipeline.fence import FENCE_VERSION, MaterialRole, make_fence
 from contexture.pipeline.masking import SecretMaskCache
 from contexture.pipeline.redaction import Placeholders, RedactionOperator
 from contexture.ports import Clock, Redactor, Secrets, TokenCounter
-from contexture.resilience.retry import Deadline
+from contexture.resilience import Deadline
 from contexture.retrieval.ranking import CONTRAST, LEXICAL
 from contexture.types import Candidate, Scope
 

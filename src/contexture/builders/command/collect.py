@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from contexture.builders.command._render import ArticleFacts
+from contexture.builders.command.compose import ArticleFacts
 from contexture.builders.command.request import CommandParams, Flags
 from contexture.builders.command.result import RecoveryStep
 from contexture.builders.command.syntax import Window
@@ -18,7 +18,7 @@ from contexture.errors import SourceError
 from contexture.ledger import Trace
 from contexture.news.articles import ArticleFinder, FoundArticle, NewsQuestion
 from contexture.news.duplicates import merge_duplicate
-from contexture.resilience.retry import Deadline
+from contexture.resilience import Deadline
 from contexture.types import Scope
 
 MIN_DOCUMENTS = 5

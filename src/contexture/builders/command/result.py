@@ -13,7 +13,7 @@ from typing import cast
 from typing_extensions import TypedDict
 
 from contexture import errors
-from contexture.builders.command._render import CommandDocument, CommandDocumentJson
+from contexture.builders.command.compose import CommandDocument, CommandDocumentJson
 from contexture.builders.command.request import (
     MEMORY_TTL_DAYS,
     AbTest,

@@ -13,12 +13,17 @@ from msgspec.structs import replace
 
 from contexture.builders._tokens import CountText, as_token_counter
 from contexture.builders.clean import Cleaner, CleanerFactory
-from contexture.builders.sources import RELEVANCE, SourceFinder, SourceKind, SourcePorts, SourceQuestion
+from contexture.builders.sources import SourceFinder, SourceKind, SourcePorts, SourceQuestion
 from contexture.builders.telemetry import NoTurnTelemetry, Stopwatch, TurnTelemetry, turn_timers
 from contexture.builders.turn import request
 from contexture.builders.turn._history import clean_content, clean_message, count_unread, drop_incomplete_calls
-from contexture.builders.turn._render import SOURCE_MATERIAL, render_system
-from contexture.builders.turn.compose import ComposedTurn, compose_turn, message_candidate
+from contexture.builders.turn.compose import (
+    SOURCE_MATERIAL,
+    ComposedTurn,
+    compose_turn,
+    message_candidate,
+    render_system,
+)
 from contexture.builders.turn.result import TurnContext, make_debug, make_snippet
 from contexture.builders.turn.summary import HistorySummarizer, TrimmedHistory, trim_key
 from contexture.capsule import Capsule, make_capsule
@@ -30,7 +35,7 @@ from contexture.pipeline.candidates import CandidateSource, collect_candidates
 from contexture.pipeline.fence import make_fence
 from contexture.pipeline.masking import SecretMaskCache
 from contexture.pipeline.redaction import Placeholders, RedactionOperator, RememberedScans, restorer
-from contexture.pipeline.scoring import recency, salience
+from contexture.pipeline.scoring import RELEVANCE, recency, salience
 from contexture.ports import Clock, MemoryService, Redactor, Secrets, TokenCounter
 from contexture.text.questions import asks_about_self, asks_for_several, complete_follow_up
 from contexture.text.statements import MessageIntent, detect_intent

@@ -17,7 +17,7 @@ from contexture.pipeline.fence import DATA_NOTICE, PromptFence, drop_repeated_ti
 from contexture.pipeline.packing import VariantsById
 from contexture.pipeline.truncation import TruncationStrategy, truncate
 from contexture.ports import TokenCounter
-from contexture.text.control_tokens import disarm_control_tokens
+from contexture.text.skeleton import disarm_control_tokens
 from contexture.types import Candidate, Form, Variant
 from contexture.workspace import BlockType
 

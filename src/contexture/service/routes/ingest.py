@@ -25,9 +25,9 @@ from contexture.memory.records import MEMORIES
 from contexture.news.articles import ARTICLES
 from contexture.pages.records import PAGES
 from contexture.pages.visual import VISUAL_PAGES
+from contexture.retrieval.backfill import MAX_BATCH, ReindexStepJson
 from contexture.retrieval.compute_thread import iterate_in_thread
 from contexture.retrieval.prepare import check_readers
-from contexture.retrieval.reindex import MAX_BATCH, ReindexStepJson
 from contexture.service._dependencies import CallerDep, EngineDep, JobsDep, NowDep, json_response, require_permission
 from contexture.service._error_responses import BODY_KINDS
 from contexture.service._jobs import IngestJob

@@ -36,8 +36,8 @@ from contexture.documents import BoundingBox, RegionKind
 from contexture.erasure.request import ReceiptJson
 from contexture.memory_payloads import RecallAnswerJson
 from contexture.results import JsonSchema, Timestamp, describe_types, refer_to
+from contexture.retrieval.backfill import ReindexStepJson
 from contexture.retrieval.candidates import SearchResultJson
-from contexture.retrieval.reindex import ReindexStepJson
 from contexture.service.wire import openai
 from contexture.service.wire.builds import BuildJson, IngestJobJson, LoadReportJson
 from contexture.service.wire.chat import EnqueuedJson, ReplyJson

@@ -1,1 +1,0 @@
-"""Keeps builds working when a service fails: health state, circuit breaker, retries, deadlines."""
