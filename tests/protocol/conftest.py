@@ -10,7 +10,8 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from contexture import Contexture, Settings
-from contexture.mcp.server import connect_in_process, create_server
+from contexture.mcp.server import create_server
+from contexture.mcp.service_client import connect_in_process
 from contexture.service.app import create_app
 from contexture.testing.doubles import FixedClock
 from contexture.types import PUBLIC, Record

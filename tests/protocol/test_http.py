@@ -15,14 +15,8 @@ from starlette.testclient import TestClient
 
 from contexture.adapters.keys import ApiKeys
 from contexture.errors import SourceTimeout, SourceUnavailable
-from contexture.mcp.server import (
-    ServiceAddress,
-    ServiceClient,
-    connect_in_process,
-    connect_over_http,
-    create_http_app,
-    create_server,
-)
+from contexture.mcp.server import create_http_app, create_server
+from contexture.mcp.service_client import ServiceAddress, ServiceClient, connect_in_process, connect_over_http
 from contexture.service.app import create_app
 from contexture.service.auth import Authenticator
 from contexture.testing.doubles import FixedClock

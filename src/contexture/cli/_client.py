@@ -1,32 +1,23 @@
-"""HTTP client of a running service, which commands use if one holds the store, and writers that send it batches."""
+"""HTTP client of a running service, which commands use if a service holds the store.
+
+Results computed in this process have the same form as the responses of that service.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
-from collections.abc import Collection as Some
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from contexture import errors
-from contexture.config import Settings
-from contexture.errors import ContextError, ContractError, InvalidRequest, NotFound, SourceTimeout, SourceUnavailable
-from contexture.ingestion.articles import ArticleIntake, SourcedArticle
-from contexture.ingestion.articles import article_to_row as article_row
-from contexture.ingestion.files import SourcedRecord
-from contexture.ingestion.loader import OPTIMIZE_THRESHOLD, LoadReport, Progress, RecordIntake, write_records
-from contexture.ingestion.records import record_to_row
-from contexture.service.wire.ingest import block_object
-from contexture.types import FieldType
-from contexture.workspace import Activity, Block, ImportAccess, PutResult
+from contexture.errors import ContextError, ContractError, InvalidRequest, SourceTimeout, SourceUnavailable
 
 if TYPE_CHECKING:
     import httpx
@@ -34,6 +25,7 @@ if TYPE_CHECKING:
     from contexture.builders.replay import Explanation
     from contexture.config import Settings
     from contexture.ledger import Degradation, Ledger
+
 
 _TIMEOUT_SECONDS = 300.0  # seconds: ingestion embeds what it is given
 _CONNECT_SECONDS = 5.0
@@ -254,102 +246,3 @@ def parse_explanation(answer: dict[str, Any]) -> Explanation:
 
     entry = msgspec.convert(answer["candidate"], LedgerEntry)
     return Explanation(entry=entry, more_tokens=answer["more_tokens"], score_needed=answer["score_needed"])
-
-
-def send_records(
-    service: RemoteService,
-    paths: Sequence[Path],
-    *,
-    settings: Settings,
-    acl: tuple[str, ...],
-    fields: Mapping[str, FieldType],
-    again: bool,
-    progress: Progress | None,
-    skip: Some[str] = (),
-) -> LoadReport:
-    """Do the same as `load_records` through a running service."""
-    common = {"collection": settings.collection, "fields": fields, "again": again, "importing": True}
-    service.request("POST", "/v1/ingest/documents", {**common, "records": []})  # fails at once, not file by file
-    writer = RecordSender(service, common)
-    asyncio.run(write_records(writer, paths, acl=acl, progress=progress, skip=skip))
-    if writer.report.added >= OPTIMIZE_THRESHOLD:
-        service.request("POST", "/v1/ingest/documents", {**common, "records": [], "optimize": True})
-    return writer.report
-
-
-class RecordSender(RecordIntake):
-    """Sends batches of records; problems from the service are reported with the record's file and line."""
-
-    def __init__(self, service: RemoteService, common: Mapping[str, Any]) -> None:
-        super().__init__()
-        self._service = service
-        self._common = common
-
-    async def write(self, batch: Sequence[SourcedRecord]) -> None:
-        """Send one batch; one that cannot be sent is reported, and loading continues."""
-        rows = [record_to_row(each.record) for each in batch]
-        try:
-            found = self._service.request("POST", "/v1/ingest/documents", {**self._common, "records": rows})
-        except ContextError as failure:
-            self.report.failed.extend(each.problem(str(failure)) for each in batch)
-            return
-        self.report.added += found["added"]
-        self.report.unchanged += found["unchanged"]
-        for kept, said in ((self.report.failed, found["failed"]), (self.report.warnings, found["warnings"])):
-            kept.extend(batch[int(each["line"]) - 1].problem(str(each["message"])) for each in said)
-
-
-class ArticleSender(ArticleIntake):
-    """Sends batches of articles, dated here; problems from the service are reported with the file and line."""
-
-    def __init__(self, service: RemoteService) -> None:
-        super().__init__()
-        self._service = service
-
-    async def write(self, batch: Sequence[SourcedArticle]) -> None:
-        """Send one batch; one that cannot be sent is reported, and loading continues."""
-        try:
-            found = self._service.request(
-                "POST", "/v1/ingest/articles", {"articles": [article_row(each.article) for each in batch]}
-            )
-        except ContextError as failure:
-            self.report.failed.extend(each.problem(str(failure)) for each in batch)
-            return
-        self.report.added += found["added"]
-        self.report.collapsed += found["collapsed"]
-        self.report.unchanged += found["unchanged"]
-        for said in found["failed"]:
-            self.add_problem(batch[int(said["line"]) - 1].problem(str(said["message"])))
-
-
-class BlockSender:
-    """Writes blocks through a running service, with the identity of its client."""
-
-    def __init__(self, service: RemoteService) -> None:
-        self._service = service
-
-    async def put(self, blocks: Sequence[Block], access: ImportAccess) -> PutResult:
-        """Send a batch; all of it is written or none, and no stored block can be read by more people than before."""
-        body = {
-            "blocks": [block_object(block) for block in blocks],
-            "importing": {"unchanged": sorted(access.unchanged)},
-        }
-        return msgspec.convert(self._service.request("POST", "/v1/ingest/blocks", body), PutResult)
-
-    async def delete(self, ids: Sequence[str]) -> int:
-        """Remove blocks and their descendants."""
-        return int(self._service.request("DELETE", "/v1/ingest/blocks", {"ids": list(ids)})["deleted"])
-
-    async def find_existing(self, names: Sequence[str]) -> set[str]:
-        """Return the ids that the service has a block for; it cannot look up pages by name."""
-        return {name for name in names if self._has_block(name)}
-
-    async def record(self, activity: Sequence[Activity]) -> None:
-        """Do nothing: views and edits of other users cannot be recorded over HTTP."""
-
-    def _has_block(self, name: str) -> bool:
-        try:
-            self._service.request("GET", f"/v1/blocks/{quote(name, safe='')}")
-        except NotFound:
-            return False
-        return True

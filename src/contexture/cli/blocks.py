@@ -158,7 +158,7 @@ def _import_paths(
     if service is None:
         resource = {"collection": "blocks", "records": len(paths)}
         return run_with_engine(settings, inside, action="ingest", resource=resource)
-    from contexture.cli._client import BlockSender
+    from contexture.cli._remote_writers import BlockSender
 
     return asyncio.run(run(BlockSender(service)))
 

@@ -224,7 +224,7 @@ def _ingest_locally(wanted: _IngestRequest, settings: Settings, progress: Progre
 def _ingest_remotely(
     wanted: _IngestRequest, settings: Settings, service: RemoteService, progress: Progress | None
 ) -> LoadReport:
-    from contexture.cli._client import send_records
+    from contexture.cli._remote_writers import send_records
     from contexture.ingestion.documents import merge_reports
 
     leaves, skip = wanted.page_files()
@@ -364,7 +364,7 @@ def ingest_articles(
             return await loader.load(paths, kind="articles", readers=readers, urls=urls)
 
         return run_with_engine(settings, load)
-    from contexture.cli._client import ArticleSender
+    from contexture.cli._remote_writers import ArticleSender
 
     reader = ArticleFileReader(
         readers=readers,

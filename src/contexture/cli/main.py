@@ -105,9 +105,9 @@ for register in (
     forget.register,
     evaluate.register_tokens,
     evaluate.register_evaluate,
+    backup.register_reindex,
     backup.register_backup,
     backup.register_migrate,
-    backup.register_reindex,
     doctor.register_doctor,
     doctor.register_settings,
 ):

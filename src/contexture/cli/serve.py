@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from contexture.config import Settings
     from contexture.engine import Contexture
-    from contexture.mcp.server import ServiceAddress, ServiceClient
+    from contexture.mcp.service_client import ServiceAddress, ServiceClient
     from contexture.ports import Bus, KeyStore
     from contexture.worker import AnswerFunction
 
@@ -304,7 +304,7 @@ def _run_http(settings: Settings, *, as_json: bool) -> None:
 @asynccontextmanager
 async def _open_link(settings: Settings, keys: KeyStore | None) -> AsyncGenerator[ServiceClient]:
     """Yield a client of the service that holds the store, or else of an application in this process."""
-    from contexture.mcp.server import connect_in_process, connect_over_http
+    from contexture.mcp.service_client import connect_in_process, connect_over_http
 
     if find_service(settings) is not None:
         async with connect_over_http(lambda: _service_place(settings)) as link:
@@ -323,7 +323,7 @@ async def _open_link(settings: Settings, keys: KeyStore | None) -> AsyncGenerato
 
 def _service_place(settings: Settings) -> ServiceAddress:
     """Return the current address of the service, which may have restarted with another token."""
-    from contexture.mcp.server import ServiceAddress
+    from contexture.mcp.service_client import ServiceAddress
 
     service = find_service(settings)
     if service is None:
