@@ -63,6 +63,7 @@ from contexture.ports import Clock, Embedder, Health, Index, MemoryService, Sess
 from contexture.retrieval.backfill import Reindexer, VectorBackfill
 from contexture.retrieval.candidates import SearchResult, candidate_from_passage, candidate_from_record
 from contexture.retrieval.citations import QuoteChecker
+from contexture.retrieval.compute_thread import RequestsInProgress
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.message_context import MessageContexts
 from contexture.retrieval.search import DEFAULT_POOL
@@ -141,6 +142,7 @@ class Contexture:
             pool=pool,
             on_removed=lambda scope, records: self.erasure.erase_copies(scope, PAGES.name, records),
         )
+        self.requests = RequestsInProgress()
         rewrites = {VISUAL_PAGES.name: self.pages.embed_visually}
         self.reindexer = Reindexer(store, self._preparer, cuts, rewrites)
         self.backfill = (
@@ -150,6 +152,7 @@ class Contexture:
                 preparer=self._preparer,
                 cuts=cuts,
                 embedders=rewrites,
+                requests=self.requests,
             )
             if isinstance(self._routed_index, VectorBacklog)
             else None

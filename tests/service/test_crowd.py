@@ -9,7 +9,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from contexture.adapters.keys import ApiKeys
-from contexture.service._admission import LaneSlots, lane_name
+from contexture.service import _admission
+from contexture.service._admission import REFUSAL_SECONDS, Caller, LaneSlots, lane_name
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
 from support.service import service_client
@@ -148,6 +149,45 @@ def test_both_names_of_a_batch_of_memories_share_slots_and_time_limit(settings):
 
     assert first is second
     assert 700.0 == second.lane.timeout_seconds
+
+
+async def test_refusals_are_delayed_while_another_tenant_is_present(settings):
+    """A client that asks again as soon as it is refused uses the processor for refusals alone; a lone one may."""
+    slept: list[float] = []
+
+    async def wait(seconds):
+        slept.append(seconds)
+
+    lanes = LaneSlots(settings, CollectorRegistry(), wait)
+    slots = lanes.for_path("/v1/search")
+    slots.refusal(Caller("loud", "a"))
+    await lanes.delay_refusal(Caller("loud", "a"))
+    assert not slept
+
+    slots.refusal(Caller("quiet", "b"))
+    await lanes.delay_refusal(Caller("loud", "a"))
+    assert [REFUSAL_SECONDS] == slept
+
+
+async def test_only_so_many_refusals_are_delayed_at_once(settings, monkeypatch):
+    """What waits to be refused holds a connection."""
+    monkeypatch.setattr(_admission, "MAX_DELAYED", 1)
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def wait(_):
+        begun.set()
+        await go.wait()
+
+    lanes = LaneSlots(settings, CollectorRegistry(), wait)
+    for tenant in ("loud", "quiet"):
+        lanes.for_path("/v1/search").refusal(Caller(tenant, ""))
+    first = asyncio.create_task(lanes.delay_refusal(Caller("loud", "")))
+    await begun.wait()
+    await lanes.delay_refusal(Caller("loud", ""))
+
+    assert not first.done()
+    go.set()
+    await first
 
 
 async def test_batches_of_memories_wait_for_each_other(engine, monkeypatch):

@@ -10,6 +10,7 @@ from contexture import Settings
 from contexture.errors import NotFound, Overloaded, TooManyRequests
 from contexture.ingestion.blocks.bulk import PIECE_SIZE, BulkWriter
 from contexture.ingestion.loader import LoadReport
+from contexture.retrieval.compute_thread import RequestsInProgress
 from contexture.service._jobs import MAX_ENDED, MAX_WAITING, IngestJobs
 from contexture.service.wire.builds import JobState
 from contexture.testing.blocks_tree import make_block
@@ -106,7 +107,7 @@ class Loads:
 
 async def test_tenants_take_turns_and_each_has_a_limit():
     """The second tenant's job runs after one of the first tenant's, not after all of them."""
-    jobs, loads = IngestJobs(FixedClock(), Settings()), Loads()
+    jobs, loads = IngestJobs(FixedClock(), Settings(), RequestsInProgress()), Loads()
     some = [jobs.submit(ANNA, "documents", 1, loads.make(f"a{at}")) for at in range(MAX_WAITING)]
     with pytest.raises(TooManyRequests):
         jobs.submit(ANNA, "documents", 1, loads.make("one too many"))
@@ -121,7 +122,7 @@ async def test_tenants_take_turns_and_each_has_a_limit():
 
 async def test_a_long_job_does_not_keep_other_tenants_waiting():
     """Each tenant's jobs run one after the other; another tenant's runs beside them."""
-    jobs, loads = IngestJobs(FixedClock(), Settings()), Loads()
+    jobs, loads = IngestJobs(FixedClock(), Settings(), RequestsInProgress()), Loads()
     long = [jobs.submit(ANNA, "documents", 1, loads.make(name)) for name in ("a0", "a1")]
     jobs.submit(GUS, "documents", 1, loads.make("g0"))
     while len(loads.began) < 2:  # noqa: ASYNC110 - see above
@@ -137,7 +138,7 @@ async def test_a_long_job_does_not_keep_other_tenants_waiting():
 async def test_requests_of_waiting_jobs_share_the_memory():
     """A tenant's hold its share, all of them the limit, and everybody may have one job."""
     settings = Settings(max_bytes_in_flight=100, max_body_bytes=100, max_share=0.5, max_loads=1)
-    jobs, loads = IngestJobs(FixedClock(), settings), Loads()
+    jobs, loads = IngestJobs(FixedClock(), settings, RequestsInProgress()), Loads()
     first = jobs.submit(ANNA, "documents", 1, loads.make("a0"), size=90)
     with pytest.raises(TooManyRequests, match="may hold 50 bytes"):
         jobs.submit(ANNA, "documents", 1, loads.make("a1"), size=1)
@@ -155,7 +156,7 @@ async def test_requests_of_waiting_jobs_share_the_memory():
 
 async def test_the_outcomes_of_a_quiet_tenant_outlast_many_jobs_of_another():
     """Beyond the limit, the oldest outcome of the tenant with the most is dropped; cancelled ones leave the queue."""
-    jobs, loads = IngestJobs(FixedClock(), Settings()), Loads()
+    jobs, loads = IngestJobs(FixedClock(), Settings(), RequestsInProgress()), Loads()
     loads.gate.set()
     quiet = jobs.submit(GUS, "documents", 1, loads.make("g0"))
     await until_ended(quiet)
@@ -187,7 +188,7 @@ async def test_a_forgotten_user_has_no_jobs(tmp_path):
 
 async def test_waiting_and_running_jobs_can_be_cancelled():
     """A waiting one never begins, a running one ends with what it has; ended ones stay as they are."""
-    jobs, loads = IngestJobs(FixedClock(), Settings()), Loads()
+    jobs, loads = IngestJobs(FixedClock(), Settings(), RequestsInProgress()), Loads()
     running, waiting = (jobs.submit(ANNA, "documents", 1, loads.make(name)) for name in ("a", "b"))
     while not loads.began:  # noqa: ASYNC110 - see above
         await asyncio.sleep(0)
@@ -214,7 +215,7 @@ async def test_a_failing_job_says_why_and_the_next_one_runs():
     async def refuse(_):
         raise NotFound("there is no such thing")
 
-    jobs, loads = IngestJobs(FixedClock(), Settings()), Loads()
+    jobs, loads = IngestJobs(FixedClock(), Settings(), RequestsInProgress()), Loads()
     loads.gate.set()
     failing = [jobs.submit(ANNA, "documents", 1, load) for load in (explode, refuse)]
     last = jobs.submit(ANNA, "documents", 1, loads.make("c"))

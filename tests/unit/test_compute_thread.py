@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import ExitStack
 
 import pytest
 
-from contexture.retrieval.compute_thread import INLINE_CHARACTERS, ComputeThread, iterate_in_thread
+from contexture.retrieval.compute_thread import (
+    INLINE_CHARACTERS,
+    LONG_SECONDS,
+    SHORT_SECONDS,
+    ComputeThread,
+    RequestsInProgress,
+    give_way,
+    iterate_in_thread,
+)
 
 LONG = ["x" * INLINE_CHARACTERS] * 40
 
@@ -117,3 +126,116 @@ async def test_an_iterator_is_advanced_in_threads():
     assert threading.get_ident() not in ran
     with pytest.raises(ValueError, match="the end"):
         await anext(found)
+
+
+class FakeTime:
+    """A clock that advances only while somebody sleeps; `during` is called in every sleep."""
+
+    def __init__(self):
+        self.now = 100.0
+        self.slept = 0.0
+        self.during = lambda: None
+
+    async def sleep(self, seconds):
+        """Advance the clock."""
+        self.now += seconds
+        self.slept += seconds
+        self.during()
+        await asyncio.sleep(0)
+
+
+def send_request(requests, tenant):
+    """A request that is answered at once."""
+    with requests.enter(tenant):
+        pass
+
+
+@pytest.fixture
+def time():
+    """A clock of the test."""
+    return FakeTime()
+
+
+@pytest.fixture
+def requests(time):
+    """Requests in progress by that clock."""
+    return RequestsInProgress(lambda: time.now, time.sleep)
+
+
+async def test_long_work_waits_for_a_short_request_of_another_tenant(time, requests):
+    """It goes on when the request has ended, and a moment later no other has come."""
+    with requests.enter("loud") as work, ExitStack() as other:
+        time.now += 1.0
+        other.enter_context(requests.enter("quiet"))
+        time.during = lambda: other.close() if time.slept > 0.1 else None
+        await requests.give_way(work)
+
+    assert 0.1 < time.slept < 0.25
+
+
+async def test_short_work_does_not_wait(time, requests):
+    """A small load has no others behind it that wait for long."""
+    with requests.enter("quiet"), requests.enter("loud"):
+        time.now += LONG_SECONDS / 2
+        await give_way()
+
+    assert not time.slept
+
+
+async def test_long_work_keeps_a_fifth_of_the_time(time, requests):
+    """However many requests others send."""
+    with requests.enter("loud") as work:
+        time.during = lambda: send_request(requests, "quiet")
+        for _ in range(3):
+            time.now += 0.5
+            send_request(requests, "quiet")
+            await requests.give_way(work)
+
+    assert pytest.approx(4 * 3 * 0.5, abs=0.1) == time.slept
+
+
+@pytest.mark.parametrize("other", ["loud", "nobody"])
+async def test_work_that_is_alone_does_not_wait(time, requests, other):
+    """Nor does it wait for requests of its own tenant, for long ones, and for one that waits for a model."""
+    with requests.enter("slow"):
+        time.now += SHORT_SECONDS
+        with requests.enter("loud" if other == "loud" else "job", is_long=other != "loud"), requests.enter("loud"):
+            time.now += LONG_SECONDS
+            await give_way()
+
+    assert not time.slept
+
+
+async def test_batches_and_pieces_give_way_between_each_other(time, requests, thread):
+    """Not before the first, and not behind the last: a load of one batch never waits."""
+    waits = []
+
+    def work(_):
+        waits.append(time.slept)
+        time.now += 0.04
+        send_request(requests, "quiet")
+
+    def batches():
+        for at in range(3):
+            work(at)
+            yield at
+
+    with requests.enter("loud", is_long=True):
+        time.during = lambda: send_request(requests, "quiet")
+        await thread.map(work, LONG[:9], len)
+        pieces = [*waits]
+        async for _ in iterate_in_thread(batches()):
+            pass
+        slept = time.slept
+        async for _ in iterate_in_thread(iter(("only",))):
+            pass
+
+    assert 0.0 == pieces[0] < pieces[-1] == waits[len(pieces)] < waits[-1] < slept
+    assert slept == time.slept
+
+
+async def test_outside_of_requests_nobody_waits(time):
+    """The command line and the library have no other tenants."""
+    await give_way()
+
+    assert not time.slept

@@ -18,6 +18,7 @@ from typing_extensions import TypedDict
 from contexture.errors import ContextError, InvalidRequest, Outdated
 from contexture.ports import Index, VectorBacklog
 from contexture.results import JsonResult
+from contexture.retrieval.compute_thread import RequestsInProgress, give_way
 from contexture.retrieval.message_context import MessageContexts
 from contexture.retrieval.prepare import CutFunction, Preparer
 from contexture.types import ReadersScope, Record, Scope, UnembeddedBatch
@@ -45,12 +46,14 @@ class VectorBackfill:
         preparer: Preparer,
         cuts: Mapping[str, CutFunction],
         embedders: Mapping[str, EmbedFunction],
+        requests: RequestsInProgress,
     ) -> None:
         self._backlog = backlog
         self._contexts = MessageContexts(index, preparer.vectors)
         self._preparer = preparer
         self._cuts = dict(cuts)
         self._embedders = dict(embedders)
+        self._requests = requests
         self._last_tenant = ""
         self._stepping = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -108,11 +111,19 @@ class VectorBackfill:
         if gone:  # replaced or erased meanwhile: the cache must not keep what was computed from them
             await self._preparer.forget_passages(gone, contexts, cut=cut)
 
+    async def _step_behind_others(self) -> UnembeddedBatch | None:
+        with self._requests.enter("", is_long=True) as work:
+            done = await self.step()
+            if done is not None:
+                work.tenant = done.tenant
+                await give_way()
+        return done
+
     async def _run(self) -> None:
         log = structlog.get_logger("contexture")
         while True:
             try:
-                done = await self.step()
+                done = await self._step_behind_others()
             except ContextError as failure:
                 log.warning("vectors_failed", reason=str(failure))
                 await asyncio.sleep(_PATIENCE_SECONDS)

@@ -363,10 +363,10 @@ class EnsuredCollection:
 
 def check_readers(what: str, readers: Sequence[str], most: int) -> None:
     """Raise `InvalidRequest` if `what` names more than `most` readers, or one that can never match anybody."""
-    for name in readers:
-        check_principal(what, name)
     if len(readers) > most:
         raise InvalidRequest(
             f"{what} names {len(readers)} readers, and {most} are allowed (CONTEXTURE_MAX_READERS); "
             "put them into a group and name that: group:NAME"
         )
+    for name in readers:
+        check_principal(what, name)

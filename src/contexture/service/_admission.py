@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from math import floor
@@ -21,11 +21,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from contexture.config import Settings
 from contexture.errors import ContextError, Overloaded, SourceTimeout, TooManyRequests
+from contexture.retrieval.compute_thread import RequestsInProgress
 from contexture.service._error_responses import error_response
 from contexture.service.auth import MODEL_ROUTES, TENANT_HEADER, USER_HEADER, Identity, is_public_path
 
 PRESENT_SECONDS = 10.0
 """So long after its last request a tenant counts as present."""
+
+REFUSAL_SECONDS = 0.25
+"""So long an overload is not answered while another tenant is present.
+
+A client that sends the next request as soon as one is refused would otherwise use the processor for refusals alone.
+"""
+
+MAX_DELAYED = 1_024
+"""So many refusals are delayed at once; any further one is sent immediately."""
 
 _INGEST_PREFIX = "/v1/ingest/"
 _BATCH_ROUTES = frozenset({"/memory/remember/batch"})  # another name of `/v1/ingest/memories`
@@ -206,9 +216,13 @@ class LaneSlots:
     Adds `contexture_http_shed_total` and `contexture_http_inside` to a registry.
     """
 
-    def __init__(self, settings: Settings, registry: CollectorRegistry) -> None:
-        presence = Presence()
-        self._slots = {lane.name: Slots(lane, presence) for lane in make_lanes(settings)}
+    def __init__(
+        self, settings: Settings, registry: CollectorRegistry, wait: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self._presence = Presence()
+        self._slots = {lane.name: Slots(lane, self._presence) for lane in make_lanes(settings)}
+        self._wait = wait
+        self._delayed = 0
         self._shed = prometheus_client.Counter(
             "contexture_http_shed_total", "Rejected requests.", ("lane", "reason"), registry=registry
         )
@@ -219,6 +233,16 @@ class LaneSlots:
     def for_path(self, path: str) -> Slots:
         """Return the slots for requests of a path."""
         return self._slots[lane_name(path)]
+
+    async def delay_refusal(self, caller: Caller) -> None:
+        """Wait before a refusal is sent, if another tenant is present."""
+        if self._presence.is_alone(caller.tenant) or self._delayed >= MAX_DELAYED:
+            return
+        self._delayed += 1
+        try:
+            await self._wait(REFUSAL_SECONDS)
+        finally:
+            self._delayed -= 1
 
     def count_shed(self, path: str, refusal: ContextError, reason: str = "") -> None:
         """Count a request that was shed."""
@@ -256,6 +280,7 @@ class AdmissionMiddleware:
         except (TooManyRequests, Overloaded) as refusal:
             self._lanes.count_shed(scope["path"], refusal)
             scope["state"]["shed"] = True
+            await self._lanes.delay_refusal(caller)
             await error_response(refusal, scope)(scope, receive, send)
 
     def _identify_caller(self, scope: Scope) -> Caller:
@@ -294,9 +319,10 @@ class ConcurrencyMiddleware:
     groups blocks another. Beyond the limits the answer is 503 with `Retry-After`.
     """
 
-    def __init__(self, app: ASGIApp, *, lanes: LaneSlots) -> None:
+    def __init__(self, app: ASGIApp, *, lanes: LaneSlots, requests: RequestsInProgress) -> None:
         self._app = app
         self._lanes = lanes
+        self._requests = requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Process the request when a slot is free."""
@@ -304,12 +330,15 @@ class ConcurrencyMiddleware:
             await self._app(scope, receive, send)
             return
         slots = self._lanes.for_path(scope["path"])
+        caller = get_caller(scope)
         sent = _SendTracker(send)
         limit = asyncio.timeout(slots.lane.timeout_seconds)
         try:
-            async with limit, slots.acquire(get_caller(scope)):
-                await self._app(scope, receive, sent)
+            with self._requests.enter(caller.tenant):  # waiting counts, so that long work of others ends a piece early
+                async with limit, slots.acquire(caller):
+                    await self._app(scope, receive, sent)
         except Overloaded as refusal:
+            await self._lanes.delay_refusal(caller)
             await self._send_refusal(refusal, scope, receive, sent)
         except TimeoutError:
             if not limit.expired():

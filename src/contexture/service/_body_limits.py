@@ -136,6 +136,7 @@ class BodyLimitMiddleware:
                 await error_response(InvalidRequest(str(refusal)), scope, status=refusal.status)(scope, receive, send)
             except Overloaded as refusal:
                 self._lanes.count_shed(scope["path"], refusal, "bytes")
+                await self._lanes.delay_refusal(claim.caller)
                 await error_response(refusal, scope)(scope, receive, send)
             except ClientDisconnect:
                 return

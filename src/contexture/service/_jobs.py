@@ -15,6 +15,7 @@ from contexture.config import Settings
 from contexture.errors import ContextError, NotFound, Overloaded, TooManyRequests
 from contexture.ingestion.loader import LoadReport
 from contexture.ports import Clock
+from contexture.retrieval.compute_thread import RequestsInProgress
 from contexture.service.wire.builds import IngestJobJson, JobState, load_report_object
 from contexture.types import Scope
 
@@ -71,8 +72,9 @@ class IngestJobs:
     most `max_bytes_in_flight`, and those of one tenant its share of that, except that everybody may have one job.
     """
 
-    def __init__(self, clock: Clock, settings: Settings) -> None:
+    def __init__(self, clock: Clock, settings: Settings, requests: RequestsInProgress) -> None:
         self._clock = clock
+        self._requests = requests
         self._max_running = settings.max_loads
         self._max_bytes = max(settings.max_bytes_in_flight, settings.max_body_bytes)
         self._bytes_share = int(self._max_bytes * settings.max_share)
@@ -155,13 +157,18 @@ class IngestJobs:
                 self._running[tenant] = self._start(queue.popleft())
 
     def _start(self, job: IngestJob) -> asyncio.Task[None]:
-        assert job.load is not None  # noqa: S101 - only ended jobs have none
+        load = job.load
+        assert load is not None  # noqa: S101 - only ended jobs have none
+
+        async def run() -> LoadReport:
+            with self._requests.enter(job.scope.tenant, is_long=True):
+                return await load(follow)
 
         def follow(report: LoadReport) -> None:
             job.report = report
 
         job.state = JobState.RUNNING
-        job.task = asyncio.ensure_future(job.load(follow))
+        job.task = asyncio.create_task(run())
         return asyncio.create_task(self._finish(job, job.task), name="contexture-job")
 
     async def _finish(self, job: IngestJob, task: asyncio.Task[LoadReport]) -> None:

@@ -42,6 +42,7 @@ RECORDS_FIELD = "records"
 
 _MAX_RECORDS = 10_000
 _MAX_FILES = 100
+_BATCH_RECORDS = 128  # records written at once: so soon is it the turn of another tenant
 
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _NAME: dict[str, JsonValue] = {"pattern": "^[A-Za-z_][A-Za-z0-9_.-]{0,63}$"}
@@ -281,7 +282,9 @@ async def _write_records(
     collection = await _create_collection(body, engine, caller)
     writer = RecordWriter(engine, collection, caller, again=body.again, importing=body.importing)
     follow(writer.report)
-    async for batch in iterate_in_thread(batch_records(writer.drop_duplicates(_record_items(body)))):
+    async for batch in iterate_in_thread(
+        batch_records(writer.drop_duplicates(_record_items(body)), size=_BATCH_RECORDS)
+    ):
         await writer.write(batch)
     if body.optimize:
         await engine.index.optimize()
