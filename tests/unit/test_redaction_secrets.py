@@ -75,7 +75,29 @@ ASSIGNED = [
     ("password: {}", "P@$$w0rd!"),
     ("Passwort: {}", "50%off*Now"),
     ("contraseña: {}", "Luna4455$"),
+    ("my password {}, thanks", "hunter2"),
+    ("log in as anna, password {}", "P@ssw0rd!"),
+    ("the passphrase {} opens it", "tr0ub4dor&3"),
+    ("--password {} --verbose", "pa$$word"),
+    ("| password | {} |", "abc123def"),
+    ("**Password** `{}`", "letmein99"),
+    ("passcode {}", "482913"),
+    ("пароль {}", "qwerty123"),
+    ("войди с паролем {} и смотри", "зима2024"),
+    ("Passwort {}", "Sommer2024"),
+    ("Zugangscode {}", "8831X7"),
+    ("mot de passe {}", "soleil42"),
+    ("contraseña {}", "gato1234"),
+    ("clave {}", "perro77"),
 ]
+PROSE = [
+    "password protected", "the password manager", "Passwort vergessen?", "Пароль сброшен", "mot de passe oublié",
+    "contraseña olvidada", "clave foránea", "a password sha256 hash", "password SHA-512", "password base64-encoded",
+    "password 2FA", "password 12-character minimum", "password 256-bit key", "пароль 8 символов", "Passwort 8 Zeichen",
+    "password VARCHAR2(64)", "password OAuth2 flow", "password page-3", "password field2", "password in 2024",
+    "password <SECRET_1>", "password $PASSWORD", "password {password}", "password username/password", "password ****",
+    "`Password &#x3C;<span>", "password 90days", "password ISO-27001", "password reset2", "passwords 12345",
+]  # fmt: skip
 NOT_FOUND = [
     "password = os.environ['DB_PASSWORD']",
     "password: ${DB_PASSWORD}",
@@ -133,3 +155,16 @@ def test_a_value_is_found_by_the_name_it_is_assigned_to(template: str, value: st
 def test_stand_ins_and_prose_are_left_alone(text: str) -> None:
     """Variables, types, examples and sentences about passwords are no credentials."""
     assert [] == [text[span.start : span.end] for span in REDACTOR.scan(text, "")]
+
+
+@pytest.mark.parametrize("text", PROSE)
+def test_what_prose_says_of_passwords_is_not_one(text):
+    """Algorithms, sizes, numbered things and words stand behind the word as often as passwords."""
+    assert not REDACTOR.scan(text, "en")
+
+
+@pytest.mark.parametrize(("text", "secret"), [each for each in ASSIGNED if "://" not in each[0]])
+def test_a_redacted_password_is_not_redacted_again(text, secret):
+    """Whatever stands for it: a placeholder, asterisks or a hash."""
+    for shown in ("<SECRET_1>", "*" * len(secret), "<SECRET_3f2a9c1d>"):
+        assert not REDACTOR.scan(text.format(shown), "en")

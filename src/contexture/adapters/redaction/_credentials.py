@@ -54,6 +54,12 @@ _PURPOSE = r"(?:[ ](?:for|to|of|от|для|к|на|für|zum|zur|pour|du|de|del|
 _ASSIGN_SIGN = r"[ \t]{0,8}+(?::=|=>|={1,3}|:{1,2}|!==?)[ \t]{0,8}+"
 _ASSIGN_WORD = r"[ \t]{1,8}+(?:(?:is|это|ist|lautet|est|es):?|[-–—])[ \t]{1,8}+"
 _BARE_VALUE = r"([^\s\"'`,;<>(){}]{6,512}+)(?!(?<=[$%#])[({])"  # not up to a variable: app-${PASSWORD}
+# Words that a password may follow directly; after `pass` come arguments and tests as often.
+_FOLLOWED_WORDS = (
+    r"(?:pass(?:word|wd|phrase|code|wort)|pwd|pw|парол(?:ь|я|ю|е|ем)|кодовое слово|kennwort|zugangscode"
+    r"|mots?[ \-]de[ \-]passe|mdp|contrase[nñ]a|clave(?: de acceso)?)"
+)
+_FOLLOWING = r"[\"'`*_]{0,3}+(?:[ \t]{1,8}+|[ \t]{0,8}+\|[ \t]{0,8}+)[\"'`*_(«„“]{0,3}+"
 _LONG_VALUE = r"([\w\-]{24,128}+)"
 _SPACE = r"[ \t]{1,8}+"
 _PASSWORD_HINTS = (
@@ -90,7 +96,59 @@ def is_credential_value(value: str) -> bool:
     return _RANDOM_LOOKING.search(core) is not None or _LETTERS.fullmatch(core) is not None
 
 
+# Algorithms, sizes, counts and names of things that are numbered stand behind the word in prose.
+_NUMBERED_NAME = re.compile(
+    r"(?:(?:sha|md|rc|hs|rs|es|ps|aes|des|base|utf|rfc|iso|nist|din|cve|ipv?|tls|ssl|win(?:dows)?|argon|b?s?crypt|pbkdf|oauth"
+    r"|openid|saml|totp|http|web|html|python|postgres\w*|mysql|varchar|n?char|int|float|v|version|ver|step|page|line|field"
+    r"|column|row|level|option|section|chapter|table|figure|test|arg|param|var|user|room|item|question|answer|type"
+    r"|reset|policy|login|manager|prompt|hash|auth|rule|check|case|file|list|part|group|key|name|id)"
+    r"[\-_/.]?\d[\d.,_\-]{0,16}\w?(?:[\-‑][^\W\d]{1,24}){0,3}"
+    r"|\d[\d.,]{0,16}[\-‑ ]?(?:bits?|bytes?|[kmg]b|st|nd|rd|th|fa|chars?|characters?|digits?|letters?|words?"
+    r"|days?|hours?|months?|years?|times|min|sec|px|x|h|d|symbols?|zeichen|stellig\w*|tage|stunden|caract[eè]res|jours|d[ií]as"
+    r"|символ\w*|знак\w*|дн\w*|раз\w?)"
+    r"|\d[\d.,]{0,16}[\-‑]\w{1,24}"
+    r"|\w{1,24}[\-‑]\d{1,4}"
+    r"|[\d.,:/\-]{1,24}[^\W\d]?)\Z",
+    re.IGNORECASE,
+)
+_MIN_FOLLOWING = 5
+_LETTER_AND_DIGIT = re.compile(r"(?=.*\d)(?=.*[^\W\d])")
+_ADDRESS = re.compile(r"[^@\s]+@[\w\-]+(?:\.[\w\-]+)+\Z")
+_SYMBOL_INSIDE = re.compile(r"\w[$!#^*~|%]+\w")
+
+
+def is_following_password(value: str) -> bool:
+    """Whether what follows the word directly is a password: it mixes letters with digits or symbols, as no word does.
+
+    A number of five digits or more is one too; names of algorithms, sizes and numbered things are not.
+    """
+    core = value.strip("!?.,:;…*_-\"'`)»“”]|")
+    if (
+        len(core) < _MIN_FOLLOWING
+        or value[0] == "&"
+        or _PLACEHOLDER_VALUE.search(core)
+        or _CODE_VALUE.match(core)
+        or _ADDRESS.match(core)
+    ):
+        return False
+    if core.isdigit():
+        return True
+    if _NUMBERED_NAME.match(core):
+        return False
+    return _LETTER_AND_DIGIT.match(core) is not None or _SYMBOL_INSIDE.search(core) is not None
+
+
 ASSIGNMENT_RULES = (
+    Rule(  # directly behind the word
+        label="SECRET",
+        pattern=re.compile(
+            rf"{_NAME_START}{_FOLLOWED_WORDS}(?!\w){_FOLLOWING}([^\s\"'`,;<>(){{}}\[\]|]{{5,128}}+)(?![(\[<])",
+            re.IGNORECASE,
+        ),
+        accepts=is_following_password,
+        hints=_PASSWORD_HINTS,
+        group=1,
+    ),
     Rule(
         label="SECRET",
         pattern=re.compile(
