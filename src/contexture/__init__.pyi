@@ -24,7 +24,6 @@ from contexture.engine import Contexture as Contexture
 from contexture.engine import open_store
 from contexture.engine import replay as replay
 from contexture.erasure.request import ForgetRequest as ForgetRequest
-from contexture.erasure.request import Receipt as Receipt
 from contexture.errors import CommandError as CommandError
 from contexture.errors import ContextError as ContextError
 from contexture.errors import RequestError as RequestError
@@ -49,6 +48,7 @@ from contexture.types import FieldType as FieldType
 from contexture.types import Not as Not
 from contexture.types import Or as Or
 from contexture.types import Range as Range
+from contexture.types import Receipt as Receipt
 from contexture.types import Record as Record
 from contexture.types import Scope as Scope
 from contexture.types import Section as Section

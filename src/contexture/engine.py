@@ -49,7 +49,7 @@ from contexture.capsule import Capsule, pack_capsule, unpack_capsule
 from contexture.config import Settings
 from contexture.conversation import HealthState, Recall, Recalled
 from contexture.erasure.erase import Erasure, ErasureStores
-from contexture.erasure.request import ForgetRequest, Receipt, parse_forget
+from contexture.erasure.request import ForgetRequest, parse_forget
 from contexture.errors import InvalidRequest, NotFound, RedactionFailed, SourceError
 from contexture.file_loading import FileKind, FileLoader
 from contexture.ingestion.loader import LoadReport, Progress
@@ -67,7 +67,7 @@ from contexture.retrieval.compute_thread import RequestsInProgress
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.message_context import MessageContexts
 from contexture.retrieval.search import DEFAULT_POOL
-from contexture.types import Candidate, Collection, Filter, Scope
+from contexture.types import Candidate, Collection, Filter, Receipt, Scope
 from contexture.workspace import BlockStore
 
 
@@ -468,15 +468,15 @@ class Contexture:
 
     async def delete(
         self, ids: Sequence[str] | str, *, collection: str | None = None, scope: Scope | None = None
-    ) -> int:
-        """Remove records, and the kept builds and replies that cite them; returns how many existed."""
+    ) -> Receipt:
+        """Remove records, and the kept builds and replies that cite them; the receipt lists what was removed where."""
         if isinstance(ids, str):
             ids = [ids]
         name, writer = collection or self.settings.collection, self._resolve(scope)
-        readable = await self.index.get(writer, name, ids)
-        gone = await self.index.delete(writer, name, ids)
-        await self.erasure.erase_copies(writer, name, readable)
-        return gone
+        readable = await self.index.get(writer, name, list(dict.fromkeys(ids)))
+        await self.index.delete(writer, name, ids)
+        copies = await self.erasure.erase_copies(writer, name, readable)
+        return copies.add(name, [record.id for record in readable])
 
     async def forget(self, request: ForgetRequest | Mapping[str, Any], *, scope: Scope | None = None) -> Receipt:
         """Forget a user, a session, records or a subject, in every place that keeps a copy of their text.
@@ -484,6 +484,7 @@ class Contexture:
         The receipt lists what was removed where, and what is out of reach; with `preview` nothing is removed.
         """
         forget = request if isinstance(request, ForgetRequest) else parse_forget(request)
+        self.check_query(forget.matching)
         return await self.erasure.forget(forget.with_collection(self.settings.collection), scope=self._resolve(scope))
 
     async def search(
@@ -784,8 +785,8 @@ class Contexture:
         await self._check_readable(asker, [(each.collection, each.record_id) for each in cited], f"build {build_id!r}")
         return found
 
-    async def _handle_removed_blocks(self, scope: Scope, near: Sequence[str], erased: Sequence[str]) -> None:
-        await self.erasure.handle_removed_blocks(scope, near, erased)
+    async def _handle_removed_blocks(self, scope: Scope, near: Sequence[str], erased: Sequence[str]) -> Receipt:
+        return await self.erasure.handle_removed_blocks(scope, near, erased)
 
     async def _check_answer(self, scope: Scope, result: ChatResult) -> None:
         cited = [(each.collection, each.memory_id) for each in result.citations]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from contexture import conversation
@@ -22,6 +22,7 @@ from contexture.types import (
     Message,
     PreparedRecord,
     Query,
+    Receipt,
     Record,
     Right,
     Scalar,
@@ -453,8 +454,14 @@ class ReplyStore(Protocol):
         ...
 
 
-RemovalListener: TypeAlias = Callable[[Scope, Sequence[Record]], Awaitable[None]]
-"""Called with removed records, so that copies of their texts can be removed too."""
+RemovalListener: TypeAlias = Callable[[Scope, Sequence[Record]], Awaitable[Receipt]]
+"""Called with removed records, so that copies of their texts can be removed too; returns the receipt of the copies."""
+
+
+async def keep_copies(_scope: Scope, _records: Sequence[Record]) -> Receipt:
+    """The listener of a store that stands alone: there are no copies."""
+    return Receipt.of_deletion(datetime.now(UTC), {}, ())
+
 
 MessageHandler: TypeAlias = Callable[[conversation.Delivery], Awaitable[None]]
 """Handles one message of a bus."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Required, TypeAlias, cast
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from msgspec.structs import force_setattr
 from typing_extensions import TypedDict  # pydantic reads typing's own only from Python 3.12 on
 
 from contexture.errors import InvalidRequest
-from contexture.results import Timestamp
+from contexture.results import JsonResult, Timestamp
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 Scalar: TypeAlias = str | int | float | bool
@@ -576,3 +577,108 @@ class ApiKey:
     def is_active(self, now: datetime) -> bool:
         """Whether the key is neither revoked nor expired."""
         return self.revoked is None and (self.expires is None or now < self.expires)
+
+
+_MAX_RECEIPT_IDS = 1_000  # ids of one place that a receipt lists
+
+
+class ErasedCopies(TypedDict):
+    """What was removed from one place; `ids` lists at most 1,000 of them."""
+
+    place: str
+    count: int
+    ids: list[str]
+
+
+class MatchedText(TypedDict):
+    """A text that is forgotten with a subject; redacted."""
+
+    place: str
+    id: str
+    text: str
+
+
+class ReceiptJson(TypedDict):
+    """What was deleted or forgotten, or would be with `preview`."""
+
+    receipt_id: str
+    subject: str
+    preview: bool
+    time: Timestamp
+    removed: list[ErasedCopies]
+    rebuilt_summaries: int
+    matched: list[MatchedText]
+    out_of_reach: list[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Receipt(JsonResult):
+    """What was removed from which place, what matched, and what is out of reach; every deletion answers with one.
+
+    `removed` lists the things themselves under their collection, and copies of their texts under other names. `matched`
+    holds the texts that a subject matched, for a preview; a receipt of what was forgotten holds none.
+    """
+
+    receipt_id: str
+    subject: str
+    preview: bool
+    time: datetime
+    removed: Mapping[str, Sequence[str]]
+    rebuilt_summaries: int = 0
+    matched: tuple[tuple[str, str, str], ...] = ()
+    out_of_reach: tuple[str, ...] = ()
+
+    @classmethod
+    def of_deletion(cls, time: datetime, removed: Mapping[str, Sequence[str]], out_of_reach: Sequence[str]) -> Receipt:
+        """The receipt of a deletion, without places where nothing was."""
+        return cls(
+            receipt_id=f"delete-{uuid4().hex[:12]}",
+            subject="records",
+            preview=False,
+            time=time,
+            removed={place: tuple(ids) for place, ids in removed.items() if ids},
+            out_of_reach=tuple(out_of_reach),
+        )
+
+    def add(self, place: str, ids: Sequence[str]) -> Receipt:
+        """The receipt with these ids of a place too, in front."""
+        if not ids:
+            return self
+        both = (*ids, *self.removed.get(place, ()))
+        return replace(self, removed={place: tuple(dict.fromkeys(both)), **_without(self.removed, place)})
+
+    def merge(self, other: Receipt) -> Receipt:
+        """One receipt of two deletions."""
+        merged = self
+        for place, ids in other.removed.items():
+            merged = merged.add(place, ids)
+        return replace(merged, out_of_reach=tuple(dict.fromkeys((*self.out_of_reach, *other.out_of_reach))))
+
+    def count_of(self, place: str) -> int:
+        """How many things were removed from one place."""
+        return len(self.removed.get(place, ()))
+
+    @property
+    def count(self) -> int:
+        """How many things were removed, over all places."""
+        return sum(len(ids) for ids in self.removed.values())
+
+    def json_form(self) -> ReceiptJson:
+        """The receipt with counts."""
+        return {
+            "receipt_id": self.receipt_id,
+            "subject": self.subject,
+            "preview": self.preview,
+            "time": self.time,
+            "removed": [
+                {"place": place, "count": len(ids), "ids": list(ids[:_MAX_RECEIPT_IDS])}
+                for place, ids in self.removed.items()
+            ],
+            "rebuilt_summaries": self.rebuilt_summaries,
+            "matched": [{"place": place, "id": name, "text": text} for place, name, text in self.matched],
+            "out_of_reach": list(self.out_of_reach),
+        }
+
+
+def _without(removed: Mapping[str, Sequence[str]], place: str) -> dict[str, Sequence[str]]:
+    return {name: ids for name, ids in removed.items() if name != place}

@@ -427,8 +427,8 @@ class WritableBlocks(BlockStore, Protocol):
 
     async def delete(
         self, scope: Scope, ids: Sequence[str], *, now: datetime, versions: Mapping[str, int] | None = None
-    ) -> int:
-        """Soft-delete these blocks with all below them that the scope may edit; returns how many were deleted.
+    ) -> Sequence[str]:
+        """Soft-delete these blocks with all below them that the scope may edit; returns the ids of what was deleted.
 
         Other blocks below them keep their readers and move to the nearest ancestor that remains. Raises `NotPermitted`
         for a block that the scope may read but not edit, and `Conflict` for one whose version differs from `versions`.

@@ -55,7 +55,7 @@ async def test_documents_are_removed_with_their_pages(client, engine):
     doc_id = report["files"][0]["doc_id"]
     gone = (await client.request("DELETE", URL, json={"doc_ids": [doc_id, "unknown"]})).json()
 
-    assert {"deleted": 0, "documents": 1} == gone
+    assert (0, 1) == (gone["deleted"], gone["documents"])
     assert [] == await found(engine, engine.scope, "vault")
 
 
@@ -76,7 +76,7 @@ async def test_records_and_files_go_together(client, engine):
     report = (await client.post(URL, json=body)).json()
 
     assert (2, 2, 1) == (report["read"], report["added"], report["pages"])
-    assert {"deleted": 1} == (await client.request("DELETE", URL, json={"ids": ["r1"]})).json()
+    assert 1 == (await client.request("DELETE", URL, json={"ids": ["r1"]})).json()["deleted"]
 
 
 @pytest.mark.parametrize("owned", ["memories", "articles", "blocks", "pages", "pages_visual"])

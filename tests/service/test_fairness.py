@@ -309,6 +309,8 @@ READERS = [f"user:u{number}" for number in range(300)]
         ("/v1/ingest/memories", {"memories": [{"text": "The pump leaks.", "readers": READERS}]}),
         ("/memory/remember", {"text": "The pump leaks.", "readers": READERS}),
         ("/v1/ingest/blocks", {"blocks": [{"id": "b", "text": "The pump leaks.", "readers": READERS}]}),
+        ("/v1/ingest/blocks", {"blocks": [{"id": "b", "text": "The pump leaks.", "editors": READERS}]}),
+        ("/v1/ingest/blocks", {"blocks": [{"id": "b", "text": "The pump leaks.", "managers": READERS}]}),
     ],
 )
 async def test_a_write_names_at_most_as_many_readers_as_allowed(client, path, body):

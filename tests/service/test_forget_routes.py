@@ -186,3 +186,65 @@ async def test_a_record_is_forgotten_in_its_collection(engine):
         there = (await client.post("/v1/forget", json={"ids": ["note"], "collection": "notes"})).json()
 
     assert ([], ["notes"]) == (receipt["removed"], [each["place"] for each in there["removed"]])
+
+
+BLOCK = {"id": "b1", "type": "paragraph", "text": "The pump leaks."}
+ARTICLE = {"id": "a1", "title": "Pump", "text": "The pump leaks.", "time": "2026-01-01T00:00:00Z"}
+DELETIONS = {
+    "records": (
+        ("/v1/ingest/documents", {"records": [{"id": "r1", "text": "The pump leaks.", "acl": ["public"]}]}),
+        ("/v1/ingest/documents", {"ids": ["r1"]}),
+        ("documents", ["r1"]),
+    ),
+    "memories": (
+        ("/memory/remember", {"text": "The pump leaks."}),
+        ("/v1/ingest/memories", {"ids": [""]}),
+        ("memories", [""]),
+    ),
+    "memory": (("/memory/remember", {"text": "The pump leaks."}), ("/memory/{}", None), ("memories", [""])),
+    "articles": (
+        ("/v1/ingest/articles", {"articles": [ARTICLE]}),
+        ("/v1/ingest/articles", {"ids": ["a1"]}),
+        ("articles", ["a1"]),
+    ),
+    "blocks": (("/v1/ingest/blocks", {"blocks": [BLOCK]}), ("/v1/ingest/blocks", {"ids": ["b1"]}), ("blocks", ["b1"])),
+    "block": (("/v1/ingest/blocks", {"blocks": [BLOCK]}), ("/v1/blocks/b1", None), ("blocks", ["b1"])),
+}
+
+
+@pytest.mark.parametrize("kind", DELETIONS)
+async def test_every_deletion_answers_with_a_receipt(client, kind):
+    """What was removed where, and what is out of reach, beside the number there was before; nothing the second time."""
+    (written, body), (path, named), (place, ids) = DELETIONS[kind]
+    stored = await client.post(written, json=body)
+    assert 200 == stored.status_code, stored.text
+    new = stored.json().get("id", "")
+    named = {"ids": [each or new for each in named["ids"]]} if named else None
+    first, again = [await client.request("DELETE", path.format(new), json=named) for _ in range(2)]
+
+    assert 200 == first.status_code, first.text
+    receipt = first.json()
+    assert 1 == receipt["deleted"]
+    assert {"place": place, "count": 1, "ids": [each or new for each in ids]} in receipt["removed"]
+    assert receipt["receipt_id"]
+    assert receipt["out_of_reach"]
+    assert again.status_code == 404 or (0, []) == (again.json()["deleted"], again.json()["removed"])
+
+
+async def test_a_deletion_lists_the_builds_that_it_removed(client):
+    """They cite what is gone."""
+    await client.post("/v1/ingest/documents", json={"records": [{"id": "r1", "text": "The pump leaks."}]})
+    built = (await client.post("/v1/context/query", json={"query": "pump"})).json()
+    receipt = (await client.request("DELETE", "/v1/ingest/documents", json={"ids": ["r1"]})).json()
+
+    assert {"place": "builds", "count": 1, "ids": [built["build_id"]]} in receipt["removed"]
+
+
+async def test_purging_the_trash_answers_with_a_receipt(client):
+    """The blocks that are gone for good."""
+    await client.post("/v1/ingest/blocks", json={"blocks": [BLOCK]})
+    await client.request("DELETE", "/v1/blocks/b1")
+    purged = await client.request("DELETE", "/v1/workspace/trash", json={"before": "2100-01-01T00:00:00Z"})
+
+    assert 1 == purged.json()["purged"]
+    assert [{"place": "blocks", "count": 1, "ids": ["b1"]}] == purged.json()["removed"]

@@ -129,7 +129,7 @@ async def test_a_memory_is_deleted_once(http):
     """The first time it is gone, the second time there is none; so it is with one that never was."""
     await post(http, "/memory/remember", {"text": "the ferry leaves", "id": "a/b c"})
 
-    assert (await http.delete("/memory/a%2Fb%20c")).json() == {"ok": True, "deleted": 1}
+    assert {"ok": True, "deleted": 1}.items() <= (await http.delete("/memory/a%2Fb%20c")).json().items()
     for name in ("a%2Fb%20c", "never"):
         answer = await http.delete(f"/memory/{name}")
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "NO_DATA")

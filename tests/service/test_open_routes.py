@@ -81,6 +81,8 @@ async def test_an_id_that_begins_like_a_route_is_still_an_id(client):
         ("/v1/context/workspace", {"query": "{}"}),
         ("/v1/context/command", {"raw_command": "/ask", "args": "{}"}),
         ("/memory/recall", {"query": "{}"}),
+        ("/context/feedback", {"query": "{}", "score": 1}),
+        ("/v1/forget", {"matching": "{}", "preview": True}),
     ],
 )
 async def test_a_query_has_a_length_limit(client, engine, path, body):
@@ -89,7 +91,7 @@ async def test_a_query_has_a_length_limit(client, engine, path, body):
     codes = []
     for length in (most, most + 1):
         text = ("pump " * length)[:length]
-        answer = await client.post(path, json={name: value.replace("{}", text) for name, value in body.items()})
+        answer = await client.post(path, json={name: text if value == "{}" else value for name, value in body.items()})
         codes.append("CONTEXTURE_MAX_QUERY_CHARACTERS" in answer.text)
 
     assert [False, True] == codes

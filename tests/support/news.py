@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from contexture.news.articles import Article
-from contexture.news.store import NewsStore, RemovalListener
+from contexture.news.store import NewsStore, RemovalListener, keep_copies
 from contexture.ports import Index
 from contexture.retrieval.search import HybridSearch
 from contexture.testing.doubles import NOON
@@ -19,7 +19,7 @@ STRIKE = (
 
 
 def news_over(
-    bench: Workbench, parts: Parts, *, index: Index | None = None, on_removed: RemovalListener | None = None
+    bench: Workbench, parts: Parts, *, index: Index | None = None, on_removed: RemovalListener = keep_copies
 ) -> NewsStore:
     """A news store over a workbench; `index` may wrap its index."""
     search = HybridSearch(index=index or bench.index, encoders=parts.encoders, options=parts.options)

@@ -92,7 +92,7 @@ class PageConformance:
         assert not await _find(store, boris, "ships wait for the tide")
         assert not await store.pages(boris, [("d1", 1)])
         assert await store.markdown(boris, "d1") is None
-        assert await store.remove(boris, ["d1"]) == 0
+        assert not (await store.remove(boris, ["d1"])).count
         assert await _find(store, scope, "ships wait for the tide")
 
     async def test_filters_hold_for_both_searches(self, store: PageStore, scope: Scope) -> None:
@@ -107,7 +107,7 @@ class PageConformance:
         """From both searches, and from every list."""
         await store.add(scope, document(), now=NOON)
 
-        assert await store.remove(scope, ["d1", "unknown"]) == 1
+        assert (await store.remove(scope, ["d1", "unknown"])).count_of("pages") == 1
         assert not await _find(store, scope, "ships wait for the tide")
         assert not await store.documents(scope)
 

@@ -82,7 +82,7 @@ async def test_a_damaged_tree_never_hangs_a_reader(path, store):
     assert 50 == len(await store.subtree(ANNA, "a", depth=10**9, limit=50))
     assert {"a", "b", "c"} == {each.id for each in await store.stale(limit=9)}
     assert PutResult(changed=1) == await store.put(ANNA, [replace(make_page("a"), text="new", parent=None)], now=NOON)
-    assert 3 == await store.delete(ANNA, ["a"], now=NOON)
+    assert 3 == len(await store.delete(ANNA, ["a"], now=NOON))
 
 
 async def test_a_tree_has_a_deepest_level(store):
@@ -310,7 +310,7 @@ async def test_a_principal_is_compared_whole(store):
 
     assert [] == list(await store.get(disguised, ["p"]))
     assert [] == list(await store.get(ANNA, ["p\0x"]))
-    assert 0 == await store.delete(disguised, ["p"], now=NOON)
+    assert 0 == len(await store.delete(disguised, ["p"], now=NOON))
 
 
 async def test_names_that_cannot_be_stored_are_refused(store):

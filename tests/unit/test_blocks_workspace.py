@@ -94,7 +94,7 @@ async def test_what_is_deleted_is_not_found_until_it_is_restored(engine):
     hidden = await found(engine)
     back = await engine.workspace.restore(BORIS, ["p"])
 
-    assert (2, {"d": "", "n": ""}, 2) == (gone, hidden, back)
+    assert (2, {"d": "", "n": ""}, 2) == (gone.count_of("blocks"), hidden, back)
     assert {"t": "Plant", "n": "Plant", "d": "Plant"} == await found(engine)
 
 
@@ -103,7 +103,7 @@ async def test_what_is_purged_stays_away(engine):
     await plant(engine)
     await engine.workspace.delete(ANNA, ["t"], now=NOON)
 
-    assert 1 == await engine.workspace.purge(ANNA, before=NOON + timedelta(days=1))
+    assert ("t",) == (await engine.workspace.purge(ANNA, before=NOON + timedelta(days=1))).removed["blocks"]
     assert 0 == await engine.workspace.restore(ANNA, ["t"])
 
 
@@ -226,7 +226,7 @@ async def test_a_caller_that_goes_away_lets_nobody_past_what_it_began(engine, mo
     await asyncio.wait({removing, *held.writes})
     waits.cancel()
 
-    assert 1 == await removing
+    assert 1 == (await removing).count_of("blocks")
     assert [] == list(await engine.index.get(ANNA, "blocks", ["x"]))
 
 

@@ -64,7 +64,7 @@ async def test_records_become_a_context(new_folder: Callable[[], Path]) -> None:
         assert (Explanation, State.KEPT) == (type(explained), explained.entry.state)
         assert built.context.messages == contexture.replay(pack_capsule(capsule))[0].messages
         assert NOON == capsule.now
-        assert 1 == await ctx.delete(["pump", "missing"])
+        assert ("pump",) == (await ctx.delete(["pump", "missing"])).removed["documents"]
 
 
 async def test_a_build_belongs_to_its_user(new_folder: Callable[[], Path]) -> None:
@@ -105,7 +105,7 @@ async def test_collections_scopes_and_filters_are_passed_on(new_folder: Callable
 
         assert (1, 0) == (len(red.found), len(blue.found))
         assert "boris" == built.capsule.user
-        assert 1 == await ctx.delete(["a"], collection="news", scope=boris)
+        assert 1 == (await ctx.delete(["a"], collection="news", scope=boris)).count_of("news")
         with pytest.raises(UnknownCollection):
             await ctx.search("pump", collection="nowhere")
 
@@ -235,4 +235,4 @@ def test_the_default_engine_answers(new_folder: Callable[[], Path]) -> None:
         assert {"pump", "valve", "насос"} == {each.record_id for each in found.found}
         assert built.context.tokens <= 150
         assert kept.entry == built.ledger.entries[0]
-        assert 1 == ctx.delete(["насос"])
+        assert 1 == ctx.delete(["насос"]).count_of("documents")

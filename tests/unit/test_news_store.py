@@ -13,7 +13,7 @@ from contexture.news.articles import MAX_TITLE_CHARS, Article, NewsQuestion
 from contexture.retrieval.citations import verify_citations
 from contexture.retrieval.search import SearchOptions
 from contexture.testing.doubles import NOON, FailingEmbedder
-from contexture.types import And, AnyOf, Range, Scope
+from contexture.types import And, AnyOf, Range, Receipt, Scope
 from support.memory_conformance import RecordingIndex
 from support.news import STRIKE, article, news_over
 from support.workbench import HIDDEN, Parts, workbench
@@ -206,7 +206,7 @@ async def test_removing_the_shown_copy_brings_back_the_next_best(news):
     while remaining := await found(news):
         (only,) = remaining
         shown.append((only.article.article_id, [other.article_id for other in only.article.also]))
-        assert await news.remove(ANNA, [only.article.article_id]) == 1
+        assert (await news.remove(ANNA, [only.article.article_id])).count == 1
 
     assert [("first", ["second", "third"]), ("second", ["third"]), ("third", [])] == shown
 
@@ -216,14 +216,17 @@ async def test_only_what_was_removed_is_forgotten(new_folder):
     told = []
 
     async def forget(scope, gone):
-        told.append((scope.user, [record.id for record in gone]))
+        if gone:
+            told.append((scope.user, [record.id for record in gone]))
+        return Receipt.of_deletion(NOON, {"builds": [f"of {record.id}" for record in gone]}, ())
 
     async with workbench(new_folder(), WORDS_ONLY) as inner:
         news = news_over(inner, WORDS_ONLY, on_removed=forget)
         await news.add(ANNA, [article("mine", readers=("user:anna",)), article("ours")], now=NOON)
-        counts = [await news.remove(scope, named) for scope, named in REMOVALS]
+        removed = [(await news.remove(scope, named)).removed for scope, named in REMOVALS]
 
-    assert [0, 1, 1, 0] == counts
+    ours, mine = ({"articles": (name,), "builds": (f"of {name}",)} for name in ("ours", "mine"))
+    assert [{}, ours, mine, {}] == removed
     assert [("boris", ["ours"]), ("anna", ["mine"])] == told
 
 

@@ -115,7 +115,7 @@ async def test_others_see_nothing_of_a_private_document(store):
     assert await store.markdown(BORIS, "a1") is None
     assert await store.picture(BORIS, "a1", 1) is None
     assert () == await store.documents(BORIS, limit=10)
-    assert 0 == await store.remove(BORIS, ["a1"])
+    assert 0 == (await store.remove(BORIS, ["a1"])).count_of("pages")
     assert b"small" == await store.picture(ANNA, "a1", 1, thumb=True)
 
 
@@ -254,7 +254,7 @@ async def test_removing_a_document_removes_its_pictures(store, tmp_path):
     await store.add(ANNA, document("a1", "One.", "Two."), now=NOON)
     await store.add(ANNA, document("b2", "Other."), now=NOON)
 
-    assert 1 == await store.remove(ANNA, ["a1", "unknown", "a1"])
+    assert 1 == (await store.remove(ANNA, ["a1", "unknown", "a1"])).count_of("pages")
     assert ["b2"] == [each.doc_id for each in await store.documents(ANNA, limit=10)]
     assert {"b2_page_001.jpg", "b2_page_001_thumb.jpg"} == {path.name for path in tmp_path.rglob("*.jpg")}
     assert [("b2", 1)] == await found(store, ANNA, "one two other")
@@ -277,7 +277,7 @@ async def test_a_removal_that_broke_off_can_be_repeated(store, bench, tmp_path, 
             await store.remove(ANNA, ["a1"])
         assert ["a1"] == [each.doc_id for each in await store.documents(ANNA, limit=10)]
 
-    assert 1 == await store.remove(ANNA, ["a1"])
+    assert 1 == (await store.remove(ANNA, ["a1"])).count_of("pages")
     assert [] == list(tmp_path.rglob("*.jpg"))
     assert (
         []

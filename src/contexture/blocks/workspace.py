@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from typing import TypeAlias
@@ -24,7 +24,7 @@ from contexture.errors import Conflict, InvalidRequest, NotFound, RequestError
 from contexture.ports import Index
 from contexture.retrieval.prepare import EnsuredCollection, Preparer
 from contexture.text.unicode import is_valid_unicode, repair_text
-from contexture.types import Json, ReadersScope, Record, Scope
+from contexture.types import Json, ReadersScope, Receipt, Record, Scope
 from contexture.workspace import (
     Activity,
     Block,
@@ -49,8 +49,16 @@ __all__ = [
 ]
 
 
-BlockRemovalListener: TypeAlias = Callable[[Scope, Sequence[str], Sequence[str]], Awaitable[None]]
-"""Called with the ids of blocks whose text is shown no more in some place, and of those that are gone for good."""
+BlockRemovalListener: TypeAlias = Callable[[Scope, Sequence[str], Sequence[str]], Awaitable[Receipt]]
+"""Called with the ids of blocks whose text is shown no more in some place, and of those that are gone for good.
+
+Returns the receipt of the copies that were removed.
+"""
+
+
+async def keep_block_copies(_scope: Scope, _near: Sequence[str], _erased: Sequence[str]) -> Receipt:
+    """The listener of a workspace that stands alone: there are no copies."""
+    return Receipt.of_deletion(datetime.now(UTC), {}, ())
 
 
 class Workspace:
@@ -68,7 +76,7 @@ class Workspace:
         store: WritableBlocks,
         index: Index,
         preparer: Preparer,
-        on_removed: BlockRemovalListener | None = None,
+        on_removed: BlockRemovalListener = keep_block_copies,
     ) -> None:
         self._store = store
         self._preparer = preparer
@@ -91,6 +99,8 @@ class Workspace:
         )
         for block in checked:
             self._preparer.check_readers(f"block {block.id!r}", block.readers or ())
+            self._preparer.check_readers(f"`editors` of block {block.id!r}", block.editors or ())
+            self._preparer.check_readers(f"`managers` of block {block.id!r}", block.managers or ())
         done = await self._store.put(scope, checked, now=now, importing=importing)
         await self._index_sync.catch_up(scope.tenant)
         return done
@@ -180,8 +190,8 @@ class Workspace:
 
     async def delete(
         self, scope: Scope, ids: Sequence[str], *, now: datetime, versions: Mapping[str, int] | None = None
-    ) -> int:
-        """Soft-delete these blocks with all below them that the scope may edit; returns how many were deleted.
+    ) -> Receipt:
+        """Soft-delete these blocks with all below them that the scope may edit; the receipt lists them and copies.
 
         Their texts stay in the trash until `purge`, and are in no kept build from now on. Raises `Conflict` for a block
         whose version is not that of `versions`.
@@ -190,8 +200,7 @@ class Workspace:
         near = await self._store.relatives(scope, names)
         gone = await self._store.delete(scope, names, now=now, versions=versions)
         await self._index_sync.catch_up(scope.tenant)
-        await self._report_removed(scope, near, erased=())
-        return gone
+        return (await self._on_removed(scope, near, ())).add(BLOCKS.name, gone)
 
     async def erase(self, scope: Scope, ids: Sequence[str]) -> Sequence[str]:
         """Delete these blocks permanently with all below them, deleted or not; returns the ids of what is gone.
@@ -222,12 +231,11 @@ class Workspace:
         check_targets([deed.block_id for deed in deeds])
         await self._store.note(scope, deeds)
 
-    async def purge(self, scope: Scope, *, before: datetime) -> int:
-        """Delete permanently what was soft-deleted before `before` and the scope manages; returns how many blocks."""
+    async def purge(self, scope: Scope, *, before: datetime) -> Receipt:
+        """Delete permanently what was soft-deleted before `before` and the scope manages; the receipt lists it."""
         erased = await self._store.trash(scope, before=before)
-        gone = await self._store.purge(scope, before=before)
-        await self._report_removed(scope, erased, erased=erased)
-        return gone
+        await self._store.purge(scope, before=before)
+        return (await self._on_removed(scope, erased, erased)).add(BLOCKS.name, erased)
 
     async def list_trash(self, scope: Scope, *, before: datetime) -> Sequence[str]:
         """The ids of all blocks that `purge` would delete permanently."""
@@ -261,10 +269,6 @@ class Workspace:
     async def finish(self) -> None:
         """Wait until running index writes are done, including those whose caller was cancelled."""
         await self._index_sync.finish()
-
-    async def _report_removed(self, scope: Scope, near: Sequence[str], *, erased: Sequence[str]) -> None:
-        if self._on_removed is not None and (near or erased):
-            await self._on_removed(scope, near, erased)
 
 
 _MAX_ATTEMPTS = 5

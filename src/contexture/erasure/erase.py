@@ -23,14 +23,14 @@ from contexture.erasure._plan import (
     find_owner,
     is_private,
 )
-from contexture.erasure.request import ForgetRequest, Receipt
+from contexture.erasure.request import ForgetRequest
 from contexture.errors import Outdated, UnknownCollection
 from contexture.memory.records import ALIAS_KIND, is_alive
 from contexture.news.articles import ARTICLES
 from contexture.pages.records import PAGE_KIND, PAGES, page_record_id
 from contexture.pages.visual import VISUAL_PAGES
 from contexture.retrieval.message_context import MessageContexts
-from contexture.types import Record, Scope
+from contexture.types import Receipt, Record, Scope
 
 __all__ = ["Erasure", "ErasureStores", "OwnerLookup"]
 
@@ -39,6 +39,8 @@ _MEMORY_REFERENCE = conversation.record_reference(conversation.MEMORIES_COLLECTI
 _BATCH = 500
 _MAX_RECENT = 10_000  # erased records that a running build may still cite
 _MAX_ROUNDS = 8  # of records of one id that a user has from as many writers
+_LEFT_BY_DELETION = ("cached embeddings, and ids and words in index files: a request to forget removes them",)
+_LEFT_IN_TRASH = ("the texts in the trash, until it is purged", *_LEFT_BY_DELETION)
 _SHOWN_CHARACTERS = 200  # of a matched text in a preview
 
 
@@ -88,11 +90,13 @@ class Erasure:
             out_of_reach=(*pending, *self._stores.out_of_reach),
         )
 
-    async def erase_copies(self, scope: Scope, collection: str, records: Sequence[Record]) -> None:
+    async def erase_copies(self, scope: Scope, collection: str, records: Sequence[Record]) -> Receipt:
         """Remove the builds and replies of every user that cite these records, which are deleted already."""
+        removed: dict[str, list[str]] = {}
         if records:
-            await self._erase_copies(scope, await self._find_copies({collection: records}, scope))
+            removed = await self._erase_copies(scope, await self._find_copies({collection: records}, scope))
             await self._stores.scrub(())
+        return self._make_receipt(removed, _LEFT_BY_DELETION)
 
     async def erase_unreadable(self, scope: Scope, cited: Sequence[tuple[str, str]]) -> None:
         """Remove the scope's builds and replies that cite one of these records, by collection and id, if it is gone."""
@@ -102,13 +106,19 @@ class Erasure:
             await self._erase_copies(scope, conversation.ErasureTarget(own_records=references))
             await self._stores.scrub(())
 
-    async def handle_removed_blocks(self, scope: Scope, near: Sequence[str], erased: Sequence[str]) -> None:
+    async def handle_removed_blocks(self, scope: Scope, near: Sequence[str], erased: Sequence[str]) -> Receipt:
         """Remove copies of blocks that are in the trash or purged; `near` are those that may show their texts."""
+        if not near and not erased:
+            return self._make_receipt({}, _LEFT_IN_TRASH)
         references = frozenset(conversation.record_reference(BLOCKS.name, name) for name in (*near, *erased))
-        await self._erase_copies(scope, conversation.ErasureTarget(records=references))
+        removed = await self._erase_copies(scope, conversation.ErasureTarget(records=references))
         await self._stores.scrub(())
         if erased:
             await asyncio.to_thread(self._stores.forget_imports, erased)
+        return self._make_receipt(removed, _LEFT_BY_DELETION if erased else _LEFT_IN_TRASH)
+
+    def _make_receipt(self, removed: Mapping[str, Sequence[str]], left: Sequence[str]) -> Receipt:
+        return Receipt.of_deletion(self._stores.clock.now(), removed, (*left, *self._stores.out_of_reach))
 
     async def list_unreadable(self, scope: Scope, references: Iterable[tuple[str, str]]) -> Sequence[str]:
         """Those of these records, by collection and id, that no longer exist or that the scope may not read.

@@ -1,22 +1,17 @@
-"""Requests to forget, and receipts of what was removed where."""
+"""Requests to forget."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta
-from typing_extensions import TypedDict
 
 from contexture.errors import InvalidRequest
 from contexture.json_objects import parse_object
-from contexture.results import JsonResult, Timestamp
 from contexture.text.terms import extract_terms
 from contexture.types import Json
-
-_MAX_IDS = 1_000  # ids of one place that a receipt lists
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,69 +74,3 @@ class ForgetRequest:
 def parse_forget(body: Mapping[str, object]) -> ForgetRequest:
     """Parse a request to forget; raises `InvalidRequest` naming the invalid fields."""
     return parse_object(ForgetRequest, body, what="a request to forget")
-
-
-class ErasedCopies(TypedDict):
-    """What was removed from one place; `ids` lists at most 1,000 of them."""
-
-    place: str
-    count: int
-    ids: list[str]
-
-
-class MatchedText(TypedDict):
-    """A text that is forgotten with a subject; redacted."""
-
-    place: str
-    id: str
-    text: str
-
-
-class ReceiptJson(TypedDict):
-    """What was forgotten, or would be with `preview`."""
-
-    receipt_id: str
-    subject: str
-    preview: bool
-    time: Timestamp
-    removed: list[ErasedCopies]
-    rebuilt_summaries: int
-    matched: list[MatchedText]
-    out_of_reach: list[str]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Receipt(JsonResult):
-    """What was removed from which place, what matched, and what is out of reach.
-
-    `matched` holds the texts that a subject matched, for a preview; a receipt of what was forgotten holds none.
-    """
-
-    receipt_id: str
-    subject: str
-    preview: bool
-    time: datetime
-    removed: Mapping[str, Sequence[str]]
-    rebuilt_summaries: int = 0
-    matched: tuple[tuple[str, str, str], ...] = ()
-    out_of_reach: tuple[str, ...] = ()
-
-    @property
-    def count(self) -> int:
-        """How many things were removed, over all places."""
-        return sum(len(ids) for ids in self.removed.values())
-
-    def json_form(self) -> ReceiptJson:
-        """The receipt with counts."""
-        return {
-            "receipt_id": self.receipt_id,
-            "subject": self.subject,
-            "preview": self.preview,
-            "time": self.time,
-            "removed": [
-                {"place": place, "count": len(ids), "ids": list(ids[:_MAX_IDS])} for place, ids in self.removed.items()
-            ],
-            "rebuilt_summaries": self.rebuilt_summaries,
-            "matched": [{"place": place, "id": name, "text": text} for place, name, text in self.matched],
-            "out_of_reach": list(self.out_of_reach),
-        }

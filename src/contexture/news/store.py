@@ -38,13 +38,13 @@ from contexture.news.articles import (
 )
 from contexture.news.boilerplate import RepeatedLines
 from contexture.pipeline.scoring import fuse_channels
-from contexture.ports import Index, RemovalListener
+from contexture.ports import Index, RemovalListener, keep_copies
 from contexture.retrieval.candidates import candidate_from_passage
 from contexture.retrieval.prepare import EnsuredCollection, Preparer
 from contexture.retrieval.search import FoundPassage, HybridSearch
 from contexture.text.terms import extract_terms
 from contexture.text.unicode import repair_text
-from contexture.types import PUBLIC, And, AnyOf, Equals, Filter, Hit, Not, Query, Range, Record, Scope, Vector
+from contexture.types import PUBLIC, And, AnyOf, Equals, Filter, Hit, Not, Query, Range, Receipt, Record, Scope, Vector
 
 __all__ = [
     "RECENCY",
@@ -94,7 +94,7 @@ class NewsStore:
         rules: str,
         vectors: Mapping[str, int],
         plain: HybridSearch | None = None,
-        on_removed: RemovalListener | None = None,
+        on_removed: RemovalListener = keep_copies,
     ) -> None:
         self._index = index
         self._preparer = preparer
@@ -159,18 +159,18 @@ class NewsStore:
                 known.learn(record.id, record.title, record.text, ignored)
         return known
 
-    async def remove(self, scope: Scope, ids: Sequence[str]) -> int:
-        """Remove the articles the scope may read; returns how many were removed."""
+    async def remove(self, scope: Scope, ids: Sequence[str]) -> Receipt:
+        """Remove the articles the scope may read; the receipt lists them and the copies that were removed."""
         if not await self._made.exists(scope):
-            return 0
+            return await self._on_removed(scope, ())
         # Only readable ones reach the listener: data extracted from an article the scope cannot read must stay.
         readable = await self._index.get(scope, _COLLECTION, list(dict.fromkeys(ids)))
-        gone = await self._index.delete(scope, _COLLECTION, [record.id for record in readable]) if readable else 0
+        gone = [record.id for record in readable]
+        if gone:
+            await self._index.delete(scope, _COLLECTION, gone)
         for key in [key for key in self._lines if key[0] == scope.tenant]:
             del self._lines[key]  # learned again from what is still stored
-        if gone and self._on_removed is not None:
-            await self._on_removed(scope, readable)
-        return gone
+        return (await self._on_removed(scope, readable)).add(_COLLECTION, gone)
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> Sequence[Article]:
         """Those of `ids` that exist and that the scope may read, with text, in the order asked for; `also` is empty."""

@@ -30,7 +30,7 @@ from contexture.pages.records import (
 )
 from contexture.pages.values import AddedDocument, Document, DocumentSummary, FoundPage, StoredPage, check_document
 from contexture.pipeline.fence import fence
-from contexture.ports import Index, PrivateIds, RemovalListener, TokenCounter
+from contexture.ports import Index, PrivateIds, RemovalListener, TokenCounter, keep_copies
 from contexture.retrieval.candidates import candidate_from_passage
 from contexture.retrieval.prepare import EnsuredCollection, Preparer, prepared_characters
 from contexture.retrieval.search import SEMANTIC, FoundPassage, HybridSearch
@@ -38,7 +38,7 @@ from contexture.retrieval.text_facts import attach_text_facts
 from contexture.text.language import detect_language
 from contexture.text.terms import extract_terms
 from contexture.text.unicode import repair_text
-from contexture.types import Candidate, Equals, Filter, PreparedRecord, Record, Scope
+from contexture.types import Candidate, Equals, Filter, PreparedRecord, Receipt, Record, Scope
 
 __all__ = [
     "AddedDocument",
@@ -114,7 +114,7 @@ class PageStore:
         images: PageImages,
         visual: VisualSearch,
         counters: Sequence[TokenCounter] = (),
-        on_removed: RemovalListener | None = None,
+        on_removed: RemovalListener = keep_copies,
     ) -> None:
         self._index = index
         self._on_removed = on_removed
@@ -172,13 +172,14 @@ class PageStore:
             pages[record.id] = Page(number=page.page, text=page.text, regions=page.regions, image=image or b"")
         await self._visual.embed(scope, visual, pages)
 
-    async def remove(self, scope: Scope, doc_ids: Sequence[str]) -> int:
-        """Remove documents the scope may read, with their pictures; returns how many were removed.
+    async def remove(self, scope: Scope, doc_ids: Sequence[str]) -> Receipt:
+        """Remove documents the scope may read, with their pictures; the receipt lists them and removed copies.
 
         The document record is deleted last, so that repeating an interrupted removal completes it.
         """
+        receipt = await self._on_removed(scope, ())
         if not await self._made.exists(scope):
-            return 0
+            return receipt
         found = await self._index.get(scope, _COLLECTION, list(dict.fromkeys(doc_ids)))
         documents = [record for record in found if record.kind == DOCUMENT_KIND]
         for record in documents:
@@ -187,9 +188,8 @@ class PageStore:
             await asyncio.to_thread(self._images.remove, scope.tenant, record.id, numbers)
             ids = [record.id, *(page_record_id(record.id, each) for each in numbers)]
             await self._index.delete(scope, _COLLECTION, ids)
-            if self._on_removed is not None:
-                await self._on_removed(scope, [record])
-        return len(documents)
+            receipt = receipt.merge(await self._on_removed(scope, [record]))
+        return receipt.add(_COLLECTION, [record.id for record in documents])
 
     async def forget_vectors(self, scope: Scope, doc_ids: Sequence[str]) -> None:
         """Remove the cached vectors of the pages of these documents, where the scope may read them."""

@@ -246,12 +246,13 @@ REFUSALS: Mapping[str, tuple[str, ...]] = {
     "post /memory/remember": _MEMORY,
     "post /memory/remember/batch": _BATCH,
     "post /v1/ingest/memories": _BATCH,
-    "post /context/feedback": ("`memory_id` is missing", "`score` is missing"),
+    "post /context/feedback": ("`memory_id` is missing", "`score` is missing", *_QUERY),
     "post /v1/forget": (
         "name one subject to forget: a user, a session, ids, a matching text, or the trash",
         "`event_ids` are events of a session; name it with `session_id`",
         "`collection` says where `ids` are; name them too",
         "`matching` has no word by which something could be found",
+        *_QUERY,
     ),
 }
 """Why a request is refused with 422 although it fits its schema: messages, in which … is a value."""

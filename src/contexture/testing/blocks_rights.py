@@ -40,7 +40,7 @@ class BlockRightsTests:
         ):
             with pytest.raises(NotPermitted, match="not edit it"):
                 await write
-        assert 2 == await store.delete(anna, ["p"], now=NOON)
+        assert 2 == len(await store.delete(anna, ["p"], now=NOON))
 
     async def test_a_reader_who_may_edit_cannot_take_a_page_over(self, store: WritableBlocks, anna: Scope) -> None:
         """Only managers change readers, editors and managers, in whatever way."""
@@ -95,7 +95,7 @@ class BlockRightsTests:
         ids = ["p", "a", "locked", "hidden", "below"]
         before = {each.id: (each.parent, each.acl) for each in await store.get(anna, ids)}
 
-        assert 2 == await store.delete(boris, ["p"], now=NOON)
+        assert 2 == len(await store.delete(boris, ["p"], now=NOON))
         assert {
             "locked": ("top", ("user:anna", "user:boris")),
             "hidden": ("top", _ONLY_ANNA),
@@ -166,7 +166,7 @@ class BlockRightsTests:
             with pytest.raises(Conflict, match="version 1, not version 2"):
                 await write
         await store.move(anna, "p", parent="q", order=0.0, now=NOON, version=1)
-        assert 1 == await store.delete(anna, ["p"], now=NOON, versions={"p": 2})
+        assert 1 == len(await store.delete(anna, ["p"], now=NOON, versions={"p": 2}))
 
     async def test_the_trash_lists_deletions(self, store: WritableBlocks, anna: Scope) -> None:
         """The latest first, with who and when, for those who may read the block, until it is restored or purged."""

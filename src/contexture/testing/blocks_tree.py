@@ -254,7 +254,7 @@ class BlockTreeTests:
                 await store.move(boris, "p", parent=name, order=0, now=NOON)
             with pytest.raises(NotFound, match=f"no block '{name}'"):
                 await store.view(boris, name, now=NOON)
-            assert (0, 0) == (await store.delete(boris, [name], now=NOON), await store.restore(boris, [name]))
+            assert ([], 0) == ([*await store.delete(boris, [name], now=NOON)], await store.restore(boris, [name]))
         with pytest.raises(NotFound, match="no block 'a'"):
             await store.put(boris, [make_block("a", text="mine")], now=NOON)
 

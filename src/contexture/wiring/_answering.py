@@ -28,7 +28,7 @@ from contexture.errors import SourceError
 from contexture.graph.store import GraphStore
 from contexture.pages.store import match_label
 from contexture.pipeline.fence import MaterialRole
-from contexture.types import Record, Scope
+from contexture.types import Receipt, Record, Scope
 from contexture.wiring import plugins
 from contexture.wiring._services import traced_model
 
@@ -176,12 +176,13 @@ def graph_store(settings: Settings, index: ports.Index, cache: ports.GraphCache,
 def article_removal_hook(graph: GraphStore, erase_copies: ports.RemovalListener) -> ports.RemovalListener:
     """Return a callback that removes copies of removed articles; a failure of the graph is logged, not raised."""
 
-    async def forget(scope: Scope, records: Sequence[Record]) -> None:
-        await erase_copies(scope, records)
+    async def forget(scope: Scope, records: Sequence[Record]) -> Receipt:
+        receipt = await erase_copies(scope, records)
         try:
             await graph.forget(scope, [record.id for record in records])
         except SourceError as failure:
             structlog.get_logger().warning("names of removed articles are still kept", reason=str(failure))
+        return receipt
 
     return forget
 

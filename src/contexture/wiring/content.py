@@ -13,7 +13,7 @@ from contexture.adapters.documents.worker_pool import DocumentWorkerPool
 from contexture.adapters.feeds.http import FeedMarkFile, FeedparserParser, HttpFeedFetcher
 from contexture.adapters.token_counters import counter_for
 from contexture.blocks.links import extract_links
-from contexture.blocks.workspace import BlockRemovalListener, Workspace
+from contexture.blocks.workspace import BlockRemovalListener, Workspace, keep_block_copies
 from contexture.config import Settings
 from contexture.documents import ReadLimits
 from contexture.errors import SourceUnavailable
@@ -22,7 +22,7 @@ from contexture.ingestion.articles import FeedSource
 from contexture.news.store import NewsStore
 from contexture.pages.images import PageImages
 from contexture.pages.store import PageStore
-from contexture.ports import Index, Redactor, RemovalListener
+from contexture.ports import Index, Redactor, RemovalListener, keep_copies
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch
@@ -43,7 +43,7 @@ def block_store(settings: Settings, pool: PostgresPool | None = None) -> StoredB
 
 
 def block_writer(
-    store: WritableBlocks, index: Index, preparer: Preparer, on_removed: BlockRemovalListener | None = None
+    store: WritableBlocks, index: Index, preparer: Preparer, on_removed: BlockRemovalListener = keep_block_copies
 ) -> Workspace:
     """Create the workspace, which writes blocks to their store and to the engine's index."""
     return Workspace(store=store, index=index, preparer=preparer, on_removed=on_removed)
@@ -57,7 +57,7 @@ def news_store(
     preparer: Preparer,
     searcher: HybridSearch,
     scanner: Redactor,
-    on_removed: RemovalListener | None = None,
+    on_removed: RemovalListener = keep_copies,
 ) -> NewsStore:
     """Create the store of articles over the engine's index; it shares the engine's search where nothing is reranked."""
     plain = search(settings.model_copy(update={"reranker": ""}), store, embedders) if settings.reranker else searcher
@@ -109,7 +109,7 @@ def page_store(
     searcher: HybridSearch,
     scanner: Redactor,
     pool: PostgresPool | None = None,
-    on_removed: RemovalListener | None = None,
+    on_removed: RemovalListener = keep_copies,
 ) -> PageStore:
     """Create the store of documents over the engine's index and search; images go to the store's folder or database."""
     return PageStore(

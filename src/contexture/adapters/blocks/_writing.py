@@ -394,15 +394,15 @@ def move_block(db: sqlite3.Connection, scope: Scope, names: workspace.FindLinks,
 
 def delete_blocks(
     db: sqlite3.Connection, scope: Scope, ids: Sequence[str], now: datetime, versions: Mapping[str, int]
-) -> int:
+) -> Sequence[str]:
     """Soft-delete each of these blocks with the live descendants that the scope may edit, as one deletion each.
 
     Other descendants move to the parent of the block. Raises `NotPermitted` for a block that the scope may read but
-    not edit, and `Conflict` for another version. Returns how many blocks were deleted.
+    not edit, and `Conflict` for another version. Returns the ids of the blocks that were deleted.
     """
     classes = schema.BlockAccessClasses(db, scope)
     rights = BlockRights(db, scope, classes)
-    gone = 0
+    gone: list[str] = []
     for name in ids:
         block = schema.load_rows_by_id(db, scope.tenant, [name]).get(name)
         if block is None or block.deletion is not None or not classes.may_read(block.access):
@@ -425,7 +425,7 @@ def delete_blocks(
             {"row": block.row, "number": number},
         )
         invalidate_summaries(db, [block.parent])
-        gone += _count_readable(db, scope, number)
+        gone += _list_readable(db, scope, number)
     return gone
 
 
@@ -445,7 +445,7 @@ def restore_blocks(db: sqlite3.Connection, scope: Scope, ids: Sequence[str]) -> 
         above = db.execute(_OUTER_PARENTS, {"number": block.deletion}).fetchall()
         if any(deletion is not None for _, deletion in above):
             raise InvalidRequest(f"block {name!r} cannot be restored while its parent is deleted")
-        back += _count_readable(db, scope, block.deletion)
+        back += len(_list_readable(db, scope, block.deletion))
         replace_displaced(db, block.deletion)
         for step in _RESTORE_STATEMENTS:
             db.execute(step, (block.deletion,))
@@ -586,11 +586,10 @@ def _check_not_below_itself(db: sqlite3.Connection, block: schema.BlockRow, belo
         raise InvalidRequest(f"block {block.id!r} would become its own descendant")
 
 
-def _count_readable(db: sqlite3.Connection, scope: Scope, number: int) -> int:
-    """Number of blocks of a deletion that the scope may read."""
-    query = f"SELECT count(*) FROM blocks b WHERE b.deletion = :number AND {schema.readable_condition()}"
-    found: int = db.execute(query, schema.scope_params(scope, number=number)).fetchone()[0]
-    return found
+def _list_readable(db: sqlite3.Connection, scope: Scope, number: int) -> list[str]:
+    """The ids of the blocks of a deletion that the scope may read."""
+    query = f"SELECT b.id FROM blocks b WHERE b.deletion = :number AND {schema.readable_condition()} ORDER BY b.row"
+    return [found for (found,) in db.execute(query, schema.scope_params(scope, number=number))]
 
 
 _PARENT_ID = "SELECT p.id FROM blocks b JOIN blocks p ON p.row = b.parent WHERE b.tenant = ? AND b.id = ?"

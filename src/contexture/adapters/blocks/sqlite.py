@@ -183,8 +183,8 @@ class StoredBlocks:
 
     async def delete(
         self, scope: Scope, ids: Sequence[str], *, now: datetime, versions: Mapping[str, int] | None = None
-    ) -> int:
-        """Soft-delete these blocks with all below them that the scope may edit; returns how many were deleted."""
+    ) -> Sequence[str]:
+        """Soft-delete these blocks with all below them that the scope may edit; returns the ids of what was deleted."""
         return await self._tables.write(lambda db: writing.delete_blocks(db, scope, ids, now, versions or {}))
 
     async def restore(self, scope: Scope, ids: Sequence[str]) -> int:

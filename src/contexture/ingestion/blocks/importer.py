@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+from contexture.blocks.records import BLOCKS
 from contexture.blocks.workspace import Workspace
 from contexture.errors import ContextError, InvalidRequest, RedactionFailed, RequestError
 from contexture.ingestion.blocks import history
@@ -488,8 +489,8 @@ class WorkspaceWriter:
         return await self.blocks.get(self.scope, ids)
 
     async def delete(self, ids: Sequence[str]) -> int:
-        """Remove blocks and their descendants."""
-        return await self.workspace.delete(self.scope, ids, now=self.now)
+        """Remove blocks and their descendants; returns how many."""
+        return (await self.workspace.delete(self.scope, ids, now=self.now)).count_of(BLOCKS.name)
 
     async def find_existing(self, names: Sequence[str]) -> set[str]:
         """Return those of these page names and block ids that the scope may read."""

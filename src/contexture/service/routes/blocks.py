@@ -83,13 +83,14 @@ async def write_blocks(body: BlocksBody, engine: EngineDep, caller: CallerDep, m
 
 
 async def remove_blocks(body: RemoveBlocksBody, engine: EngineDep, caller: CallerDep, moment: NowDep) -> Response:
-    """Delete blocks with all below them that the caller may edit, and return how many; they can be restored.
+    """Delete blocks with all below them that the caller may edit; they can be restored.
 
+    Returns how many, and the receipt of what was removed where.
     What the caller may not see or edit stays, and moves to the nearest ancestor that remains.
     """
     await require_permission(engine, caller, "delete", {"collection": BLOCKS_COLLECTION, "records": len(body.ids)})
-    gone = await engine.workspace.delete(caller, body.ids, now=moment or engine.clock.now())
-    return json_response(schemas.DeletedResponse(deleted=gone))
+    receipt = await engine.workspace.delete(caller, body.ids, now=moment or engine.clock.now())
+    return json_response(schemas.describe_deletion(receipt, BLOCKS_COLLECTION))
 
 
 async def read_block(block_id: str, engine: EngineDep, caller: CallerDep) -> Response:
@@ -131,15 +132,18 @@ async def patch_block(
 async def delete_block(
     block_id: str, engine: EngineDep, caller: CallerDep, moment: NowDep, expected: IfMatchHeader = None
 ) -> Response:
-    """Delete a block with all below it that the caller may edit, and return how many; it can be restored."""
+    """Delete a block with all below it that the caller may edit; it can be restored.
+
+    Returns how many blocks, and the receipt of what was removed where.
+    """
     await require_permission(engine, caller, "delete", {"collection": BLOCKS_COLLECTION, "records": 1})
     with _precondition(expected) as version:
-        gone = await engine.workspace.delete(
+        receipt = await engine.workspace.delete(
             caller, [block_id], now=moment or engine.clock.now(), versions={block_id: version}
         )
-    if not gone:
+    if not receipt.count_of(BLOCKS_COLLECTION):
         raise NotFound(f"there is no block {block_id!r}")
-    return json_response(schemas.DeletedResponse(deleted=gone))
+    return json_response(schemas.describe_deletion(receipt, BLOCKS_COLLECTION))
 
 
 async def revert_block(

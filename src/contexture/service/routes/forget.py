@@ -6,12 +6,12 @@ from fastapi import APIRouter, Response
 from starlette.convertors import StringConvertor, register_url_convertor
 
 from contexture.engine import Contexture
-from contexture.erasure.request import ForgetRequest, ReceiptJson, parse_forget
+from contexture.erasure.request import ForgetRequest, parse_forget
 from contexture.service._dependencies import BodyDep, CallerDep, EngineDep, JobsDep, json_response, require_permission
 from contexture.service._openapi import describe_body
 from contexture.service.auth import check_same_identity
 from contexture.service.wire import schemas
-from contexture.types import Scope
+from contexture.types import ReceiptJson, Scope
 
 
 class _WholeSessionConvertor(StringConvertor):

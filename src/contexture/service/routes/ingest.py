@@ -244,19 +244,20 @@ async def reindex_records(body: ReindexBody, engine: EngineDep, caller: CallerDe
 
 
 async def remove_documents(body: DeleteDocumentsBody, engine: EngineDep, caller: CallerDep) -> Response:
-    """Delete records and documents that the caller may read, and return how many."""
+    """Delete records and documents that the caller may read; return how many, and what was removed where."""
     collection = body.collection or engine.settings.collection
     if body.ids or not body.doc_ids:
         check_not_owned(collection)
     await require_permission(engine, caller, "delete", {"collection": collection, "records": len(body.ids)})
     if not body.doc_ids:
-        gone = await engine.delete(body.ids, collection=collection, scope=caller)
-        return json_response(schemas.DeletedResponse(deleted=gone))
+        receipt = await engine.delete(body.ids, collection=collection, scope=caller)
+        return json_response(schemas.describe_deletion(receipt, collection))
     await require_permission(engine, caller, "delete", {"collection": PAGES.name, "records": len(body.doc_ids)})
-    gone = await engine.delete(body.ids, collection=collection, scope=caller) if body.ids else 0
-    return json_response(
-        schemas.DeletedResponse(deleted=gone, documents=await engine.pages.remove(caller, body.doc_ids))
-    )
+    both = await engine.pages.remove(caller, body.doc_ids)
+    documents = both.count_of(PAGES.name)
+    if body.ids:
+        both = (await engine.delete(body.ids, collection=collection, scope=caller)).merge(both)
+    return json_response({**schemas.describe_deletion(both, collection), "documents": documents})
 
 
 async def _require_permissions(body: IngestDocumentsBody, engine: Contexture, caller: Scope) -> None:
@@ -340,9 +341,9 @@ async def write_articles(body: ArticlesBody, engine: EngineDep, caller: CallerDe
 
 
 async def remove_articles(body: RemoveArticlesBody, engine: EngineDep, caller: CallerDep) -> Response:
-    """Delete articles that the caller may read, and return how many."""
+    """Delete articles that the caller may read; return how many, and what was removed where."""
     await require_permission(engine, caller, "delete", {"collection": ARTICLES_FIELD, "records": len(body.ids)})
-    return json_response(schemas.DeletedResponse(deleted=await engine.news.remove(caller, body.ids)))
+    return json_response(schemas.describe_deletion(await engine.news.remove(caller, body.ids), ARTICLES_FIELD))
 
 
 def _article_items(body: ArticlesBody, caller: Scope, now: datetime) -> ArticleItems:

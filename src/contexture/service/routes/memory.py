@@ -26,7 +26,7 @@ from contexture.service._dependencies import CallerDep, EngineDep, NowDep, json_
 from contexture.service._openapi import AnySpelling, JsonField, PrincipalField, any_json
 from contexture.service.auth import check_same_identity
 from contexture.service.wire import schemas
-from contexture.types import Scope
+from contexture.types import Receipt, Scope
 
 _EXAMPLE: dict[str, JsonValue] = {"text": "Anna drinks tea in the morning.", "tags": ["drinks"]}
 MAX_MEMORIES = 1_000
@@ -246,10 +246,12 @@ async def feedback(body: FeedbackBody, engine: EngineDep, caller: CallerDep) -> 
 
 
 async def forget_batch(body: ForgetMemoriesBody, engine: EngineDep, caller: CallerDep) -> Response:
-    """Delete memories that the caller may read, with every copy of their texts, and return how many."""
+    """Delete memories that the caller may read, with every copy of their texts; return how many, and the receipt."""
     scope = _caller_scope(body, caller)
     await require_permission(engine, scope, "memory.forget", describe_memories(len(body.ids)))
-    return json_response(schemas.DeletedResponse(deleted=await _forget_memories(engine, scope, body.ids)))
+    receipt = await _forget_memories(engine, scope, body.ids)
+    deleted = _count_forgotten(receipt, body.ids)
+    return json_response(schemas.DeletedResponse(**receipt.json_form(), deleted=deleted))
 
 
 async def forget(
@@ -262,9 +264,10 @@ async def forget(
     """Delete a memory with every copy of its text; a missing one and one that the caller may not read are not found."""
     scope = check_same_identity(caller, tenant_id=tenant_id, user_id=user_id)
     await require_permission(engine, scope, "memory.forget", describe_memories(1))
-    if not await _forget_memories(engine, scope, [memory_id]):
+    receipt = await _forget_memories(engine, scope, [memory_id])
+    if not _count_forgotten(receipt, [memory_id]):
         raise NotFound(f"no memory {memory_id!r} can be read here")
-    return json_response(schemas.ForgetResponse(ok=True, deleted=1))
+    return json_response(schemas.ForgetResponse(**receipt.json_form(), ok=True, deleted=1))
 
 
 async def _rated_ids(body: FeedbackBody, engine: Contexture, scope: Scope, now: datetime) -> Sequence[str]:
@@ -273,6 +276,7 @@ async def _rated_ids(body: FeedbackBody, engine: Contexture, scope: Scope, now: 
         return [named]
     if not body.query:
         raise InvalidRequest("`memory_id` is missing")
+    engine.check_query(body.query)
     settings = engine.settings
     query = Recall(
         query=body.query,
@@ -285,11 +289,14 @@ async def _rated_ids(body: FeedbackBody, engine: Contexture, scope: Scope, now: 
     return [found.id for found in await engine.memory.recall(scope, query)]
 
 
-async def _forget_memories(engine: Contexture, scope: Scope, ids: Sequence[str]) -> int:
-    """Forget memories, their messages and summaries made from them; returns how many of `ids` there were."""
+async def _forget_memories(engine: Contexture, scope: Scope, ids: Sequence[str]) -> Receipt:
+    """Forget memories, their messages and summaries made from them."""
     if not ids:
-        return 0
-    receipt = await engine.forget(ForgetRequest(ids=tuple(ids), collection=MEMORIES_COLLECTION), scope=scope)
+        return Receipt.of_deletion(engine.clock.now(), {}, ())
+    return await engine.forget(ForgetRequest(ids=tuple(ids), collection=MEMORIES_COLLECTION), scope=scope)
+
+
+def _count_forgotten(receipt: Receipt, ids: Sequence[str]) -> int:
     return len(set(ids) & set(receipt.removed.get(MEMORIES_COLLECTION, ())))
 
 

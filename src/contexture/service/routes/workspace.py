@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from msgspec import structs
 
 from contexture.answer.workspace import WorkspaceAnswerJson, WorkspaceQuestion
-from contexture.blocks.records import find_home_page
+from contexture.blocks.records import BLOCKS, find_home_page
 from contexture.blocks.table_query import decode_cursor, encode_cursor, query_table
 from contexture.engine import Contexture
 from contexture.errors import InvalidRequest, NotFound
@@ -271,7 +271,8 @@ async def list_trash(
 async def purge_trash(body: wire.PurgeTrashBody, engine: EngineDep, caller: CallerDep) -> Response:
     """Remove for good what was deleted before a time and the caller manages, and return how many blocks."""
     await require_permission(engine, caller, "delete", {"collection": "blocks", "records": 0})
-    return json_response(wire.PurgedResponse(purged=await engine.workspace.purge(caller, before=body.before)))
+    receipt = await engine.workspace.purge(caller, before=body.before)
+    return json_response(wire.PurgedResponse(**receipt.json_form(), purged=receipt.count_of(BLOCKS.name)))
 
 
 async def _run_query(

@@ -33,7 +33,6 @@ from contexture.builders.workspace.result import ContextPayloadJson
 from contexture.capsule import Capsule
 from contexture.conversation import HealthState
 from contexture.documents import BoundingBox, RegionKind
-from contexture.erasure.request import ReceiptJson
 from contexture.memory_payloads import RecallAnswerJson
 from contexture.results import JsonSchema, Timestamp, describe_types, refer_to
 from contexture.retrieval.backfill import ReindexStepJson
@@ -52,7 +51,7 @@ from contexture.service.wire.workspace import (
     TableResponse,
     TrashResponse,
 )
-from contexture.types import ChatMessage, Citation
+from contexture.types import ChatMessage, Citation, Receipt, ReceiptJson
 from contexture.workspace import BlockRight, BlockType, PutResult
 
 
@@ -160,18 +159,26 @@ class OkResponse(TypedDict):
     ok: bool
 
 
-class ForgetResponse(TypedDict):
-    """The memory was deleted."""
+class ForgetResponse(ReceiptJson):
+    """The memory was deleted; the rest is the receipt of what was removed where."""
 
     ok: bool
     deleted: int
 
 
-class DeletedResponse(TypedDict):
-    """Number of deleted items; `documents` is given if the request names documents."""
+class DeletedResponse(ReceiptJson):
+    """Number of deleted items; `documents` is given if the request names documents.
+
+    The rest is the receipt of what was removed where, the items among it.
+    """
 
     deleted: int
     documents: NotRequired[int]
+
+
+def describe_deletion(receipt: Receipt, place: str) -> DeletedResponse:
+    """The answer to a deletion: the receipt, and how many things of one place it lists."""
+    return DeletedResponse(**receipt.json_form(), deleted=receipt.count_of(place))
 
 
 class BlockTitleJson(TypedDict):

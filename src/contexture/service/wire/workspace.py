@@ -20,6 +20,7 @@ from contexture.blocks.table_query import (
 from contexture.results import FreeJson, Timestamp
 from contexture.service._openapi import AnySpelling, JsonField, PrincipalField, TimeField
 from contexture.service.wire.ingest import BlockIdField, BlockJson
+from contexture.types import ReceiptJson
 from contexture.workspace import STATUS_NAMES, Block, BlockType, LinkKind, means_done
 
 MAX_PAGE = 1_000
@@ -270,7 +271,7 @@ class TrashResponse(TypedDict):
     next: NotRequired[str]
 
 
-class PurgedResponse(TypedDict):
-    """Number of blocks that were removed for good."""
+class PurgedResponse(ReceiptJson):
+    """Number of blocks that were removed for good, and the receipt of what was removed where."""
 
     purged: int
