@@ -13,6 +13,7 @@ from contexture.documents import Page
 from contexture.ledger import Trace
 from contexture.pages.values import Document
 from contexture.ports import VectorBacklog
+from contexture.retrieval.compute_thread import RequestsInProgress
 from contexture.retrieval.encoders import Encoders
 from contexture.testing.doubles import NOON, FixedClock, HashEmbedder
 from contexture.types import PUBLIC, Matrix, Record, Scope
@@ -230,3 +231,30 @@ async def test_an_open_store_embeds_in_the_background(new_folder: Callable[[], P
             await asyncio.sleep(0)
 
         assert await rank(ctx, "pump")
+
+
+async def test_embedding_in_the_background_gives_way_to_other_tenants(new_folder: Callable[[], Path]) -> None:
+    """After a batch it waits while requests of others are in progress, and not while there are none."""
+    now, slept = 0.0, list[float]()
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        slept.append(seconds)
+
+    class SlowEmbedder(HashEmbedder):
+        async def embed(self, texts: Sequence[str]) -> Matrix:
+            nonlocal now
+            now += 0.2
+            return await super().embed(texts)
+
+    async with engine(new_folder(), SlowEmbedder(16, "hash-en")) as ctx:
+        await ctx.add(records())
+        backfill = ctx.backfill
+        assert backfill is not None
+        backfill._requests = RequestsInProgress(lambda: now, sleep)  # pyright: ignore[reportPrivateUsage]
+        for tenant in (ctx.scope.tenant, "other"):
+            with backfill._requests.enter(tenant):  # pyright: ignore[reportPrivateUsage]
+                before = len(slept)
+                await backfill._step_behind_others()  # pyright: ignore[reportPrivateUsage]
+                assert (len(slept) > before) == (tenant == "other")

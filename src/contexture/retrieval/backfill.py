@@ -112,7 +112,7 @@ class VectorBackfill:
             await self._preparer.forget_passages(gone, contexts, cut=cut)
 
     async def _step_behind_others(self) -> UnembeddedBatch | None:
-        with self._requests.enter("", is_long=True) as work:
+        with self._requests.enter(self._last_tenant, is_long=True) as work:
             done = await self.step()
             if done is not None:
                 work.tenant = done.tenant
