@@ -153,6 +153,33 @@ async def test_what_a_document_leaves_out_is_said(bench: WorkspaceBench) -> None
     assert replay(pack_capsule(found.capsule))
 
 
+async def test_what_a_document_leaves_out_costs_little(bench: WorkspaceBench) -> None:
+    """Long names of many sections are no more than a small part of the prompt, and small gaps are filled."""
+    parts = [
+        one
+        for at in range(60)
+        for one in (
+            block(
+                f"h{at}",
+                BlockType.HEADING,
+                f"Release {at} of the harbour software with all corrections",
+                "big",
+                order=at,
+            ),
+            *(block(f"x{at}-{n}", BlockType.BULLETED, f"Pump {n} mended.", f"h{at}", order=n) for n in range(6)),
+        )
+    ]
+    builder = await bench.load([block("big", BlockType.PAGE, "Big page"), *parts])
+    asked = {"query": "Which pumps?", "focus": {"pageId": "big"}, "tokenBudget": {"total": 1_000}}
+    found = await builder.build(asked, scope=ANNA)
+    told = [line for line in found.serialized.splitlines() if line.strip().startswith("(…")]
+
+    assert 0 < bench.parts.counter.count("\n".join(told)) < 100
+    assert "Release" in "".join(told)
+    assert not any("(… 1 left out" in line for line in told)
+    assert replay(pack_capsule(found.capsule))
+
+
 async def test_subpages_are_titles_with_one_line(bench: WorkspaceBench) -> None:
     """A page or database inside a page is named; what stands in it is not read."""
     inside = [

@@ -143,3 +143,38 @@ async def test_a_completed_list_is_replayed(bench: WorkspaceBench) -> None:
     found = await ask(bench, "turbine inlet")
 
     assert replay(pack_capsule(found.capsule))
+
+
+async def test_a_list_with_lines_that_are_alike_is_whole(bench: WorkspaceBench) -> None:
+    """A list is not cut because two of its lines say the same: they are no copies of each other."""
+    same = "Turn the tap of the boiler to the left until it clicks."
+    await bench.load(
+        [
+            make_page("boiler", text="Boiler"),
+            make_block("steps", "boiler", text="Every morning"),
+            make_block("first", "steps", order=1, kind=BlockType.BULLETED, text=same),
+            make_block("rest", "steps", order=2, kind=BlockType.BULLETED, text="Wait."),
+            make_block("again", "steps", order=3, kind=BlockType.BULLETED, text=same),
+        ]
+    )
+    found = await ask(bench, "tap of the boiler")
+
+    assert ["steps", "first", "rest", "again"] == [id_ for id_ in ids(found) if id_ != "boiler"]
+    assert replay(pack_capsule(found.capsule))
+
+
+async def test_hits_that_are_mostly_label_make_room_for_text(bench: WorkspaceBench) -> None:
+    """A focused page that does not fit is shown instead of hits of two words under a label."""
+    title = "Minutes of the harbour council about everything that was said of lifting and loading"
+    pages = [make_page(f"p{at}", text=f"{title} in the year {1900 + at}") for at in range(12)]
+    hits = [make_block(f"hit{at}", f"p{at}", text=f"The crane {at} broke.") for at in range(12)]
+    lines = [make_block(f"x{at}", "big", order=at, text=f"Line {at} tells of rope.") for at in range(200)]
+    await bench.load([*pages, *hits, make_page("big", text="Cranes"), *lines])
+    found = await ask(bench, "which crane broke?", focus={"pageId": "big"}, tokenBudget={"total": 1_000})
+    count = bench.parts.counter.count
+    inside = found.serialized.partition("## Current Context")[2].rpartition("---\n\nUser Query:")[0]
+    texts = [item.content for part in found.sections if part.type != "system" for item in part.items]
+
+    assert 0.75 <= sum(map(count, texts)) / count(inside)
+    assert found.metadata.total_tokens > 800
+    assert replay(pack_capsule(found.capsule))

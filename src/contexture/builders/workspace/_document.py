@@ -28,8 +28,11 @@ _SHIFT, _MAX_LEVEL = 3, 6  # headings stand below the prompt's own, which are `#
 _DEFAULT_LEVEL = 2
 _LINE_TOKENS = 2  # estimated cost of the indentation and line break of a block
 _MARK_TOKENS = 24  # estimated cost of a line that says what is left out
+_GAP_TOKENS = 16  # of blocks left out that cost no more than the line that would say so
+_OUTLINE_SHARE, _OUTLINE_CHARS = 0.02, 130  # of the room of a document and at least, for names of what is left out
+_TOKEN_CHARS, _COUNT_CHARS = 4, 7
 _MAX_NAMED = 8  # headings named in one line about what is left out
-_NAME_CHARS = 60
+_NAME_CHARS, _SHORT_NAME_CHARS = 60, 40
 _SUBPAGE_CHARS = 160  # characters of the summary line of a subpage
 _FOUND_BONUS, _ANCHOR_BONUS = 0.5, 4.0
 _LIST_TYPES = frozenset(
@@ -177,6 +180,7 @@ class _DocumentFitter:
             for node, each in zip(self._nodes, self._candidates, strict=True)
         ]
         self._cuts: dict[int, Variant] = {}
+        self._outline_chars = self._outline_left = 0.0
         self._costs = [self._count_node(at) for at in range(len(self._nodes))]
         self._children: list[list[int]] = [[] for _ in self._nodes]
         for at, node in enumerate(self._nodes):
@@ -191,6 +195,7 @@ class _DocumentFitter:
     def fit(self, room: int) -> FittedDocument:
         """The document in at most `room` tokens; without text when not even its title fits."""
         everything = frozenset(range(len(self._nodes)))
+        self._outline_chars = _OUTLINE_CHARS + _OUTLINE_SHARE * _TOKEN_CHARS * room
         if not self._nodes or self._candidates[0] is None:
             return FittedDocument(text="", shown={}, left_out=len(self._nodes))
         if sum(self._costs) <= room + len(self._nodes):
@@ -226,8 +231,32 @@ class _DocumentFitter:
         """The nodes to show, the root first, each after its parent."""
         scores = self._score_subtrees()
         order = [0]
-        self._take_children(0, room, scores, order)
+        left = self._take_children(0, room, scores, order)
+        if self._plan.is_compact:
+            self._fill_gaps(left, order)
         return order
+
+    def _fill_gaps(self, room: int, order: list[int]) -> None:
+        """Add what is left out between shown blocks and costs no more than the line that would say so."""
+        chosen = set(order)
+        for parent in sorted(chosen):
+            for gap in self._find_gaps(parent, chosen):
+                cost = sum(self._sizes[at] for at in gap)
+                if cost <= min(_GAP_TOKENS, room):
+                    order += [each for at in gap for each in self._subtree(at)]
+                    room -= cost
+
+    def _find_gaps(self, parent: int, chosen: Collection[int]) -> Iterator[list[int]]:
+        """The runs of neighbouring blocks below a node that are left out."""
+        run: list[int] = []
+        for at in self._children[parent]:
+            if at not in chosen:
+                run.append(at)
+            elif run:
+                yield run
+                run = []
+        if run:
+            yield run
 
     def _take_children(self, parent: int, room: int, scores: Sequence[float], order: list[int]) -> int:
         """Add the best subtrees below a node that fit, whole or in part; returns the room that is left."""
@@ -327,16 +356,21 @@ class _DocumentFitter:
         root = self._candidates[0]
         if root is None:
             return ""
+        self._outline_left = self._outline_chars
         lines = [self._render_root(root)]
         missing = self._count_left_out(chosen)
-        if missing or self._document.cut:
+        is_told = self._path_share >= 1 or not self._plan.is_compact  # around a hit, the marks alone tell it
+        if (missing and is_told) or self._document.cut:
             lines.append(self._render_counts(len(self._nodes) - missing))
         lines += self._render_children(0, chosen, kind="")
-        if self._document.cut:
+        if self._document.cut and not self._plan.is_compact:
             lines.append(f"(The rest of it, after these {len(self._nodes)} blocks, is not shown.)")
         return "\n".join(lines)
 
     def _render_counts(self, shown: int) -> str:
+        if self._document.cut and self._plan.is_compact:
+            known = len(self._nodes)
+            return f"({shown} of the first {known} blocks are shown, nearest the question; none after these.)"
         if self._document.cut:
             return f"({shown} blocks of more than {len(self._nodes)} are shown, those nearest the question first.)"
         return f"({shown} of {len(self._nodes)} blocks are shown, those nearest the question first, in their order.)"
@@ -391,21 +425,36 @@ class _DocumentFitter:
         missing = sum(counts.values())
         if not missing:
             return
-        named = [at for at in nodes if self._nodes[at].level or self._nodes[at].subpage]
-        names = [f"{self._name(at)} ({counts[at]})" for at in named[:_MAX_NAMED]]
-        others = missing - sum(counts[at] for at in named[:_MAX_NAMED])
+        named = self._choose_names(nodes)
+        names = [f"{self._name(at)} ({counts[at]})" for at in named]
+        others = missing - sum(counts[at] for at in named)
         if names and others:
             names.append(f"{others} more")
         where = f": {', '.join(names)}" if names else ""
         blocks = "1 block is" if missing == 1 else f"{missing} blocks are"
-        yield f"{_INDENT * self._nodes[nodes[0]].indent}(… {blocks} left out here{where})"
+        said = f"{missing} left out" if self._plan.is_compact else f"{blocks} left out here"
+        yield f"{_INDENT * self._nodes[nodes[0]].indent}(… {said}{where})"
+
+    def _choose_names(self, nodes: Sequence[int]) -> list[int]:
+        """The first sections and subpages that are left out, as many as the outline has room for."""
+        named = [at for at in nodes if self._nodes[at].level or self._nodes[at].subpage][:_MAX_NAMED]
+        if not self._plan.is_compact:
+            return named
+        chosen: list[int] = []
+        for at in named:
+            self._outline_left -= len(self._name(at)) + _COUNT_CHARS
+            if self._outline_left < 0:
+                break
+            chosen.append(at)
+        return chosen
 
     def _name(self, at: int) -> str:
         candidate = self._candidates[at]
         if candidate is None:
             return "untitled"
         text = candidate.title if self._nodes[at].subpage else candidate.text
-        return safe_label(text, _NAME_CHARS) or "untitled"
+        limit = _SHORT_NAME_CHARS if self._plan.is_compact else _NAME_CHARS
+        return safe_label(text, limit) or "untitled"
 
 
 def _shown_text(node: DocumentNode, candidate: Candidate, fence: PromptFence) -> str:

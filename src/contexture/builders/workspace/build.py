@@ -30,6 +30,7 @@ from contexture.builders.workspace.compose import ComposedWorkspace, clean_histo
 from contexture.builders.workspace.config import ContextConfig, WorkspaceRecipe
 from contexture.builders.workspace.request import (
     CAPSULE_KIND,
+    LAYOUT_VERSION,
     ContextPlan,
     ContextRequest,
     DocumentPlan,
@@ -270,6 +271,7 @@ class WorkspaceContextBuilder:
             short_paths=config.recipe is not WorkspaceRecipe.SEED,
             path_share=0.0 if config.recipe is WorkspaceRecipe.SEED else _PATH_SHARE,
             fence_version=FENCE_VERSION,
+            layout_version=1 if config.recipe is WorkspaceRecipe.SEED else LAYOUT_VERSION,
         )
 
     def _make_payload(self, state: BuildState, made: _CleanedCandidates) -> result.ContextPayload:

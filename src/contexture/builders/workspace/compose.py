@@ -83,6 +83,11 @@ class _Choice:
 _NOTHING = _Choice(forms={})
 _FACT_SHARE = 0.6  # of the budget, for everything that is shown before candidates, facts included
 _AROUND_PATH_SHARE = 0.2  # of the text of a list or section around a hit, for its path
+_LEAST_TEXT_SHARE, _TEXT_SHARE = 0.75, 0.77  # of a prompt, for text of blocks: what is promised, and what is aimed at
+_FREED_SHARE = 0.05  # more text, where a document that was cut fills what labels leave
+_AMPLE_TEXT_SHARE = 0.88  # when titles that are shown as labels are counted too
+_MIN_LABEL_BUDGET = 1_000  # tokens
+_PARTIAL_SHARE = 0.5  # of the blocks of a page that is a hit, below which its summary is shown
 _NEIGHBOUR_SHARE = 0.25  # of the focus share, for blocks around a document
 
 
@@ -115,13 +120,16 @@ class _Composer:
         self._facts = plan.facts
         self._shown: dict[str, tuple[Variant, result.ContextItem]] = {}
         self._fitted: dict[tuple[int, int], FittedDocument] = {}
+        self._unwanted = frozenset[str]()
 
     def compose(self, trace: Trace) -> ComposedWorkspace:
         """The finished context."""
         start = self._history_start()
-        choice, tokens = self._fit(start)
-        choice = self._complete_hits(choice, start)
-        choice = self._top_up(choice, start, self._count_context(choice, start))
+        choice = self._choose_all(start)
+        if labels := self._find_labels(choice, start):
+            self._items = [item for item in self._items if item.id not in labels]
+            self._unwanted = labels
+            choice = self._choose_all(start)
         start = self._extend_history(choice, start)
         parts = self._make_parts(choice, start)
         text = render.render_context(parts)
@@ -144,6 +152,12 @@ class _Composer:
             shown=tuple(visible),
             unlimited=self._count_unlimited(tokens),
         )
+
+    def _choose_all(self, start: int) -> _Choice:
+        """What fits, with the lists around hits, and the best of the rest shortened into what is left."""
+        choice, _ = self._fit(start)
+        choice = self._complete_hits(choice, start)
+        return self._top_up(choice, start, self._count_context(choice, start))
 
     def _history_start(self) -> int:
         """Index where history begins within its own share of the budget.
@@ -257,7 +271,7 @@ class _Composer:
         if room < self._plan.truncation.min_tokens:
             return choice
         for candidate in self._loose:
-            if candidate.id in choice.forms:
+            if candidate.id in choice.forms or candidate.id in self._unwanted:
                 continue
             whole = self._forms[candidate.id][0]
             form = render.shorten_candidate(
@@ -292,7 +306,7 @@ class _Composer:
                 self._found,
                 path_share=_AROUND_PATH_SHARE,
             )
-            if not fitted.shown or (_is_shortened(fitted) and not surrounding.partial):
+            if not fitted.shown or (_is_shortened(fitted) and not self._may_be_partial(surrounding, fitted)):
                 continue
             forms = {id_: form for id_, form in steps[-1].forms.items() if hits.get(id_, "") not in fitted.shown}
             forms |= {self._around[key].id: form for key, form in fitted.shown.items()}
@@ -301,6 +315,42 @@ class _Composer:
         while len(steps) > 1 and self._count_context(steps[-1], start) > self._plan.total:
             steps.pop()
         return steps[-1]
+
+    def _may_be_partial(self, surrounding: request.SurroundingPlan, fitted: FittedDocument) -> bool:
+        """Whether a page may be shown in part: not when its summary says more than the few blocks that fit."""
+        whole = len(surrounding.document.nodes)
+        return surrounding.partial and (not self._plan.is_compact or len(fitted.shown) > _PARTIAL_SHARE * whole)
+
+    def _find_labels(self, choice: _Choice, start: int) -> frozenset[str]:
+        """Ids of the least relevant hits that are mostly label, as many as keep a prompt from being mostly text.
+
+        None where it would not be mostly text without them either, because little was found.
+        """
+        plan = self._plan
+        if not plan.is_compact or plan.total < _MIN_LABEL_BUDGET:
+            return frozenset()
+        parts = self._make_parts(choice, start)
+        around = parts.system, parts.query, *(item.content for item in parts.items[result.SectionType.HISTORY])
+        rest = self._count_context(choice, start) - sum(map(self._counter.count, around))
+        shown = [each for each in self._kept if each.id in choice.forms]
+        if sum(render.count_body(each, self._counter, self._fence) for each in shown) >= _AMPLE_TEXT_SHARE * rest:
+            return frozenset()
+        bodies = {each.id: self._counter.count(choice.forms[each.id].text) for each in shown}
+        text, labels = sum(bodies.values()), set[str]()
+        completed = {key for fitted in choice.around for key in fitted.shown}
+        for candidate in reversed(self._loose):
+            if text >= _TEXT_SHARE * rest:
+                break
+            form = choice.forms.get(candidate.id)
+            if form is None or candidate.key in completed or not _is_dispensable(candidate):
+                continue
+            if bodies[candidate.id] < _TEXT_SHARE * form.tokens:
+                labels.add(candidate.id)
+                text -= bodies[candidate.id]
+                rest -= form.tokens
+        has_more = any(document.left_out for document in choice.documents)  # text for what becomes free
+        least = _LEAST_TEXT_SHARE - (_FREED_SHARE if has_more else 0)
+        return frozenset(labels) if text >= least * rest else frozenset()
 
     def _section_room(self, section: str, choice: _Choice) -> int:
         cap = self._plan.caps.get(section, self._plan.total)
@@ -405,6 +455,11 @@ class _Composer:
                 trace.keep(message_candidate(line), tokens=cost)
 
 
+def _is_dispensable(candidate: Candidate) -> bool:
+    """Whether a candidate was found by a search, a link or activity, and not asked for by focus, hint or planner."""
+    return candidate.section != result.SectionType.FOCUS and candidate.id.startswith(f"{candidate.section}:")
+
+
 def _is_shortened(fitted: FittedDocument) -> bool:
     return fitted.left_out > 0 or any(form.form is not Form.FULL for form in fitted.shown.values())
 
@@ -445,9 +500,26 @@ def _filter_candidates(
     spoken = rank_candidates(candidate for candidate in single if candidate.id in visible)
     documented = {node.key for document in plan.documents for node in document.nodes} | keys_only_around(plan)
     prose = [candidate for candidate in spoken if render.is_deduplicated(candidate) and candidate.key not in documented]
-    kept = {candidate.id for candidate in drop_near_duplicates(prose, trace, threshold=plan.near_duplicate)}
-    dropped = {candidate.id for candidate in prose} - kept
-    return [candidate for candidate in spoken if candidate.id not in dropped]
+    repeated = _drop_repeated(prose, plan, trace)
+    return [candidate for candidate in spoken if candidate.id not in repeated]
+
+
+def _drop_repeated(prose: Sequence[Candidate], plan: request.ContextPlan, trace: Trace) -> set[str]:
+    """Ids of the near duplicates of better candidates; blocks of one list that is shown as a whole stay."""
+    found = Trace()
+    kept = {candidate.id for candidate in drop_near_duplicates(prose, found, threshold=plan.near_duplicate)}
+    verdicts = {entry.id: entry for entry in found.finish(()).entries}
+    lists = {node.key: at for at, each in enumerate(plan.surroundings) for node in each.document.nodes}
+    places = {candidate.id: lists.get(candidate.key) for candidate in prose} if plan.is_compact else {}
+    repeated: set[str] = set()
+    for candidate in prose:
+        if candidate.id in kept:
+            continue
+        verdict, place = verdicts[candidate.id], places.get(candidate.id)
+        if place is None or place != places.get(verdict.of or ""):
+            repeated.add(candidate.id)
+            trace.drop(candidate, verdict.reason, of=verdict.of)
+    return repeated
 
 
 def keys_only_around(plan: request.ContextPlan) -> set[str]:

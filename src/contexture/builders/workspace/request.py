@@ -251,14 +251,18 @@ class PlannedFact(Struct, frozen=True, kw_only=True):
     details: tuple[str, ...] = ()
 
 
+LAYOUT_VERSION = 2
+"""The rules of documents and lists; a capsule of version 1 is replayed as it was built."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextPlan:
     """What a context is composed from besides candidates; redacted, stored in the capsule.
 
     `shorter` are model summaries by candidate id. `documents` are shown as one text each, before other blocks.
     `surroundings` replace their hits when there is room. `facts` were computed by the planner. A path is shown above a
-    block if its length is at most `path_share` of the block's, or always if that is 0. The fence is the first one for a
-    capsule that does not name its own.
+    block if its length is at most `path_share` of the block's, or always if that is 0. A capsule that does not name its
+    own fence and layout has the first ones.
     """
 
     query: str
@@ -282,6 +286,12 @@ class ContextPlan:
     short_paths: bool = False
     path_share: float = 0.0
     fence_version: int = 1
+    layout_version: int = 1
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether what a document says about itself is bounded, and lists around hits may repeat themselves."""
+        return self.layout_version >= LAYOUT_VERSION
 
     @property
     def sections(self) -> tuple[SectionType, ...]:
