@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
+import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -22,6 +23,7 @@ from contexture.builders.workspace.build import WorkspaceContextBuilder
 from contexture.builders.workspace.result import ContextPayload
 from contexture.ingestion.blocks.bulk import BulkWriter
 from contexture.retrieval.prepare import Preparer
+from contexture.service.server import SWITCH_SECONDS
 from contexture.testing.doubles import NOON, FixedClock
 from contexture.types import Record
 from contexture.wiring._core import COUNTED_ENCODINGS
@@ -36,7 +38,8 @@ _SEEDS = {Pay.NOTHING: 82, Pay.SHIPPED: 84}
 _KINDS = (BlockType.PARAGRAPH, BlockType.BULLETED, BlockType.TODO, BlockType.PARAGRAPH, BlockType.CODE)
 _READERS = (None, None, None, ("user:u1",), ("group:none",))
 _WORDS = 24
-_WRITING_SEED = 86
+_WRITING_SEED, _TURNS = 86, 5
+_APART = 10**6  # numbers for the blocks of one turn
 
 
 async def workspaces(folder: Path, models: Models, size: int, asked: int, progress: Progress) -> Numbers:
@@ -67,33 +70,47 @@ async def workspaces(folder: Path, models: Models, size: int, asked: int, progre
                 numbers[f"workspace_phase_{phase}_p50_ms"] = 1_000 * statistics.median(
                     one.timings[phase] for one in built
                 )
-            numbers |= await _measure_while_writing(builder, workspace, numbers["workspace_p50_ms"], asked, size)
+            numbers |= await _measure_while_writing(builder, workspace, asked, size)
     store.close()
     await index.close()
     return numbers
 
 
 async def _measure_while_writing(
-    builder: WorkspaceContextBuilder, workspace: Workspace, alone: float, asked: int, size: int
+    builder: WorkspaceContextBuilder, workspace: Workspace, asked: int, size: int
 ) -> Numbers:
-    """Builds while new blocks are written all the time, and how much longer half of them take."""
-    writing = asyncio.create_task(_write_always(workspace, size))
+    """Builds while new blocks are written all the time, and how much longer half of them take.
+
+    Builds with and without writing take turns, so that other work on the machine slows both, and threads take turns as
+    often as those of the service do.
+    """
+    alone: list[float] = []
+    beside: list[float] = []
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
-        _, times = await _built(builder, questions(asked, seed=_WRITING_SEED), size)
+        for turn in range(_TURNS):
+            texts = questions(max(1, asked // _TURNS), seed=_WRITING_SEED + turn)
+            _, times = await _built(builder, texts, size)
+            alone += times.wall
+            writing = asyncio.create_task(_write_always(workspace, size + turn * _APART))
+            _, times = await _built(builder, texts, size)
+            beside += times.wall
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
     finally:
-        writing.cancel()
-        await asyncio.gather(writing, return_exceptions=True)
-    numbers = summary("workspace_while_writing", times)
-    return {**numbers, "workspace_while_writing_ratio": numbers["workspace_while_writing_p50_ms"] / alone}
+        sys.setswitchinterval(before)
+    numbers = summary("workspace_while_writing", Times(beside))
+    return {**numbers, "workspace_while_writing_ratio": statistics.median(beside) / statistics.median(alone)}
 
 
-async def _write_always(workspace: Workspace, size: int) -> None:
-    """Bulk writes, each of as many blocks, one after another as ingest jobs are."""
-    for at, block in enumerate(records(10**6)):
-        given = [
-            replace(_block(size * (at + 1) + place, owned.record), parent=None) for place, owned in enumerate(block)
-        ]
+async def _write_always(workspace: Workspace, first: int) -> None:
+    """Bulk writes of new blocks, numbered from `first`, one after another as ingest jobs are."""
+    at = first
+    for block in records(_APART):
+        given = [replace(_block(at + place, owned.record), parent=None) for place, owned in enumerate(block)]
         await BulkWriter(workspace, SCOPE, now=NOON).write_all(given)
+        at += len(block)
 
 
 def _preparer(models: Models) -> Preparer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from contexture.adapters.blocks import sqlite as sqlite_store
 from contexture.adapters.blocks.schema import MAX_DEPTH, MIGRATIONS
 from contexture.adapters.blocks.sqlite import SqliteBlocks, SqliteConnectionPool
 from contexture.adapters.store_migration.migrate import STORE_TABLES
@@ -200,6 +202,23 @@ async def test_a_long_read_is_begun_again_in_a_thread(store):
     assert 1_000_000 == await store._tables.read(read)
     assert 2 == len(set(threads))
     assert [] == await store.get(ANNA, ["p"])  # the connection is as good as before
+
+
+async def test_a_read_that_waits_for_a_processor_is_not_begun_again(store, monkeypatch):
+    """Other threads may compute meanwhile, as those of a bulk write do; begun again, it would wait for them twice."""
+    await store.get(ANNA, ["p"])
+    ticks = itertools.count()
+    monkeypatch.setattr(sqlite_store, "perf_counter", lambda: next(ticks) * 0.01)
+    monkeypatch.setattr(sqlite_store, "thread_time", lambda: 0.0)
+    counting = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 200) SELECT max(n) FROM n"
+    threads: list[int] = []
+
+    def read(db: sqlite3.Connection) -> int:
+        threads.append(threading.get_ident())
+        return db.execute(counting).fetchone()[0]
+
+    assert 200 == await store._tables.read(read)
+    assert [threading.get_ident()] == threads
 
 
 async def test_what_a_long_read_left_open_shows_nobody_the_past(path):

@@ -95,7 +95,8 @@ class PromptFence:
         """Whether no line of a shown text is a bare marker; true for any result of `block`."""
         if self.is_legacy:
             return _fence_v1.is_fenced(text)
-        return not any(find_edits(remove_invisible(text), self.form))
+        # A text that was shown unchanged is remembered as such.
+        return self.block(text) == text or not any(find_edits(remove_invisible(text), self.form))
 
     def is_disarmed(self, messages: Iterable[Message]) -> bool:
         """Whether no text of the messages spells a control token."""

@@ -6,7 +6,7 @@ Load the focus, collect around it, hydrate, redact, summarize, compose, return a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -281,7 +281,7 @@ class WorkspaceContextBuilder:
             CAPSULE_KIND,
             scope=state.scope,
             now=state.now,
-            request=msgspec.to_builtins(asdict(made.plan)),
+            request=msgspec.to_builtins(made.plan),
             settings={"model": self._model, "encoding": self._counter.encoding},
             candidates=made.clean,
             ledger=ledger,

@@ -85,7 +85,6 @@ _FACT_SHARE = 0.6  # of the budget, for everything that is shown before candidat
 _AROUND_PATH_SHARE = 0.2  # of the text of a list or section around a hit, for its path
 _LEAST_TEXT_SHARE, _TEXT_SHARE = 0.75, 0.77  # of a prompt, for text of blocks: what is promised, and what is aimed at
 _FREED_SHARE = 0.05  # more text, where a document that was cut fills what labels leave
-_AMPLE_TEXT_SHARE = 0.88  # when titles that are shown as labels are counted too
 _MIN_LABEL_BUDGET = 1_000  # tokens
 _PARTIAL_SHARE = 0.5  # of the blocks of a page that is a hit, below which its summary is shown
 _NEIGHBOUR_SHARE = 0.25  # of the focus share, for blocks around a document
@@ -333,9 +332,7 @@ class _Composer:
         around = parts.system, parts.query, *(item.content for item in parts.items[result.SectionType.HISTORY])
         rest = self._count_context(choice, start) - sum(map(self._counter.count, around))
         shown = [each for each in self._kept if each.id in choice.forms]
-        if sum(render.count_body(each, self._counter, self._fence) for each in shown) >= _AMPLE_TEXT_SHARE * rest:
-            return frozenset()
-        bodies = {each.id: self._counter.count(choice.forms[each.id].text) for each in shown}
+        bodies = {each.id: self._count_shown(each, choice.forms[each.id]) for each in shown}
         text, labels = sum(bodies.values()), set[str]()
         completed = {key for fitted in choice.around for key in fitted.shown}
         for candidate in reversed(self._loose):
@@ -351,6 +348,12 @@ class _Composer:
         has_more = any(document.left_out for document in choice.documents)  # text for what becomes free
         least = _LEAST_TEXT_SHARE - (_FREED_SHARE if has_more else 0)
         return frozenset(labels) if text >= least * rest else frozenset()
+
+    def _count_shown(self, candidate: Candidate, form: Variant) -> int:
+        """Tokens of the text that is shown of a candidate; most are shown as they were counted before."""
+        if form.text == candidate.text:
+            return render.count_body(candidate, self._counter, self._fence)
+        return self._counter.count(form.text)
 
     def _section_room(self, section: str, choice: _Choice) -> int:
         cap = self._plan.caps.get(section, self._plan.total)
