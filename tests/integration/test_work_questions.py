@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from contexture import Contexture, Scope, Settings, wiring
+from contexture import Block, BlockType, Contexture, Scope, Settings, wiring
 from contexture.cli._demo_samples import load_sample_workspace
 from contexture.testing.doubles import NOON
 from support.service import small_engine
@@ -197,6 +197,54 @@ async def test_most_questions_have_what_they_need(engine: Contexture) -> None:
 
     assert 40 == len(QUESTIONS)
     assert 36 <= len(QUESTIONS) - len(failed), "\n".join(failed)
+
+
+OVERDUE_ASKED = {"role": "user", "content": "What tasks are overdue?"}
+OPEN_ASKED = {"role": "user", "content": "What are Anna's open tasks?"}
+CHANGED_TODAY = ("- 2026-06-01 09:00, demo: Gauge 3 launch", "- 2026-06-01 04:00, demo: Tides are an hour off")
+MORE: tuple[tuple[str, str, Accepts | tuple[str, ...], tuple[dict[str, str], ...]], ...] = (
+    ("petra", "Which rows are overdue and who owns them?", ("project-vellmar", "project-trial"), ()),
+    ("anna", "Welche Aufgaben sind diese Woche fällig?", due_within(0, 6), ()),
+    ("demo", "whats overdeu?", overdue, ()),
+    ("anna", "my taks for this week", of("anna", due_within(0, 6)), ()),
+    ("boris", "Что изменилось с понедельника?", CHANGED_TODAY, ()),
+    ("boris", "Was hat Anna heute geändert?", ("task-certificate", "support"), ()),
+    ("demo", "and for boris?", of("boris", overdue), (OVERDUE_ASKED,)),
+    ("demo", "а у Анны?", of("anna", overdue), (OVERDUE_ASKED,)),
+    ("petra", "which of those are overdue?", ("Overdue tasks of anna: 4, all shown below.",), (OPEN_ASKED,)),
+    ("petra", "Какие задачи Бориса с приоритетом A?", ("Tasks of boris with priority a: 2, all shown below.",), ()),
+    ("demo", "Welche Projekte warten?", ("Rows of “Projects” waiting: 2, all shown below.",), ()),
+    ("anna", "Что мне нужно сделать до пятницы?", of("anna", due_within(-60, 4)), ()),
+    ("boris", "Which of my tasks are due by Friday?", of("boris", due_within(-60, 4)), ()),
+    ("demo", "Was muss ich noch machen?", of("demo", still_open), ()),
+)
+
+
+@pytest.mark.parametrize(("user", "question", "needed", "history"), MORE)
+async def test_slips_follow_ups_and_ends_of_times_are_understood(
+    engine: Contexture,
+    user: str,
+    question: str,
+    needed: Accepts | tuple[str, ...],
+    history: tuple[dict[str, str], ...],
+) -> None:
+    """Each question has all that it needs."""
+    request = {"query": question, "conversationHistory": history, "tokenBudget": {"total": TOKENS}}
+    built = await engine.build_workspace(request, scope=PEOPLE[user], now=NOON)
+    shown = {item.block_id for section in built.sections for item in section.items}
+    wanted = expected(user, needed) if callable(needed) else {each for each in needed if each not in built.serialized}
+
+    assert wanted <= shown
+
+
+async def test_all_tasks_are_mine_where_nobody_is_named(lasting_folder: Callable[[], Path]) -> None:
+    """In the notes of one person tasks have no assignee."""
+    async with small_engine(Settings(home=lasting_folder())) as engine:
+        todo = Block(id="milk", type=BlockType.TODO, text="Buy milk")
+        await engine.workspace.put(engine.scope, [todo], now=NOON)
+        built = await engine.build_workspace({"query": "What are my tasks?"}, now=NOON)
+
+    assert "Open tasks: 1, all shown below." in built.serialized
 
 
 @pytest.mark.parametrize("question", ["What tasks are overdue?", "Which tasks are overdue? Что просрочено?"])

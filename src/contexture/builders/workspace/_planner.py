@@ -35,8 +35,8 @@ _ME = _words(
     r"я", r"mein\w{0,2}", r"mir", r"mich", r"ich",
 )  # fmt: skip
 _DOING = _words(
-    r"(?:am i|are we|is \w+) (?:working on|doing)", r"should i do", r"on my plate", r"что (?:мне )?делать",
-    r"над чем", r"woran",
+    r"(?:am i|are we|is \w+) (?:working on|doing)", r"should i do", r"on my plate", r"do i (?:have|need) to do",
+    r"что (?:мне )?(?:нужно |надо )?с?делать", r"над чем", r"woran", r"was (?:muss|soll) ich (?:noch )?(?:tun|machen)",
 )  # fmt: skip
 _COUNT = _words(
     r"how many", r"how much", r"count", r"number of", r"сколько", r"количеств\w*", r"wie ?viele?", r"anzahl"
@@ -110,6 +110,10 @@ _STATES: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
         _words(r"blocked", r"stuck", r"blockers?", r"заблокирован\w*", r"застрял\w*", r"мешает", r"blockiert\w*"),
         ("blocked", "stuck", "on hold", "waiting", "заблокировано", "ожидание", "blockiert"),
     ),
+    "waiting": (
+        _words(r"waiting", r"on hold", r"ожида\w+", r"жд[её]т", r"ждут", r"warten", r"wartet"),
+        ("waiting", "wait", "on hold", "ожидание", "wartet", "wartend"),
+    ),
     "in progress": (
         _words(r"in progress", r"ongoing", r"in work", r"being worked on", r"в работе", r"выполняет\w*", r"in arbeit"),
         ("in progress", "doing", "in work", "started", "wip", "active", "в работе", "делается", "in arbeit"),
@@ -164,6 +168,21 @@ _STOP_WORDS = frozenset(
     " что кто как какие какая какой сколько у на в во с со по за из для и или мне меня мои мой моя я мы наш все всех"
     " это эта этот есть задач задачи задача дела der die das ein eine und oder ist sind von mit zu".split()
 )
+_TYPED_WORDS = (
+    "task", "tasks", "overdue", "blocked", "deadline", "deadlines", "unfinished", "progress", "задача", "задачи",
+    "задач", "просрочено", "просроченные", "aufgabe", "aufgaben", "überfällig", "überfällige", "überfälligen",
+)  # fmt: skip
+"""Words of questions about work that are also understood with two letters swapped, one missing or one doubled."""
+
+_MIN_TYPED = 4
+_FOLLOW_UP = re.compile(
+    r"^\W*(?:and|what about|how about|а|и|und|was ist mit)(?!\w)"
+    r"|(?<!\w)(?:those|these|them|of it|из них|этих|среди них|davon|denen|diesen?)(?!\w)",
+    re.IGNORECASE,
+)
+_PRIORITY = re.compile(r"(?<!\w)(?:priority|prio|приоритет\w*|priorität)\W+(?:of\W+)?(\w{1,8})(?!\w)", re.IGNORECASE)
+_MAX_UNASSIGNED = 200  # tasks read to see whether the workspace assigns tasks to people at all
+_MAX_CHANGES_READ = 300
 _ANY_TASK = workspace.CellFilter(names=(workspace.TASK_CELL,), values=("open", "done"))
 _MAX_WORDS, _MAX_GRAM, _MAX_VALUES = 40, 4, 60
 _MAX_DATABASES, _GROUPS_SHOWN = 100, 12
@@ -192,6 +211,7 @@ class _Reading:
     question: str
     people: tuple[workspace.CellValue, ...]
     is_about_me: bool
+    has_owners: bool
     labels: tuple[workspace.CellValue, ...]
     states: tuple[str, ...]
     span: TimeSpan | None
@@ -236,12 +256,14 @@ async def collect_changes(state: BuildState, section: SectionType) -> Sequence[C
     since = span.start if span is not None and span.start is not None else state.now - timedelta(days=_REPORT_DAYS)
     until = min(span.end, state.now) if span is not None and span.end is not None else state.now
     feed = await state.store.changes(
-        state.scope, since=since, until=until + timedelta(microseconds=1), users=users, limit=config.change_limit
+        state.scope, since=since, until=until + timedelta(microseconds=1), users=users, limit=_MAX_CHANGES_READ
     )
-    blocks = {block.id: block for block in await state.store.get(state.scope, [each.block_id for each in feed.changes])}
+    # What an import changed is nobody's activity, and stands behind what people did.
+    changes = sorted(feed.changes, key=lambda each: not each.user)[: config.change_limit]
+    blocks = {block.id: block for block in await state.store.get(state.scope, [each.block_id for each in changes])}
     by = f" by {', '.join(users[:1])}" if users else ""
     when = span.label if span is not None else f"in the last {_REPORT_DAYS} days"
-    lines = [line for each in feed.changes[:_FEED_LINES] if (line := _change_line(state, each, blocks))]
+    lines = [line for each in changes[:_FEED_LINES] if (line := _change_line(state, each, blocks))]
     fact = CollectedFact(label=f"Blocks changed {when}{by}", total=feed.total, keys=tuple(blocks), details=tuple(lines))
     state.facts.append(fact)
     return state.add_ranked_candidates(section, list(blocks.values()), 1.0, _CHANGE_STEP, source="changes")
@@ -283,16 +305,40 @@ async def _find_users(state: BuildState, question: str) -> tuple[str, ...]:
 
 
 async def _read_question(state: BuildState) -> _Reading:
-    """What a question says, with its words looked up among the values of the workspace."""
-    question = _QUOTED.sub(" ", state.question)
+    """What a question says; a follow-up such as "and for Boris?" takes what it leaves open from the one before."""
+    reading = await _read_text(state, state.question)
+    previous = next((each.content for each in reversed(state.request.conversation_history) if each.role == "user"), "")
+    if not previous or not _FOLLOW_UP.search(reading.question):
+        return reading
+    before = await _read_text(state, previous)
+    has_person = bool(reading.people) or reading.is_about_me
+    return replace(
+        reading,
+        question=f"{reading.question}\n{before.question}",
+        people=reading.people if has_person else before.people,
+        is_about_me=reading.is_about_me or (not has_person and before.is_about_me),
+        labels=reading.labels or before.labels,
+        states=reading.states or before.states,
+        span=reading.span or before.span,
+        databases=reading.databases or before.databases,
+    )
+
+
+async def _read_text(state: BuildState, text: str) -> _Reading:
+    """What a text says, with its words looked up among the values of the workspace."""
+    question = _TOKEN.sub(lambda found: _correct_word(found[0]), _QUOTED.sub(" ", text))
     grams = _make_grams(question)
-    wanted = [term for gram in grams for term in _spell(gram)]
+    priority = _PRIORITY.search(question)
+    level = "" if priority is None else workspace.plain_name(priority[1])
+    wanted = [*([level] if level else []), *(term for gram in grams for term in _spell(gram))]
     states = [name for name, (words, _) in _STATES.items() if words.search(question)]
     identity = _identity(state) if _ME.search(question) else ()
     found = await state.store.find_values(state.scope, [*identity, *wanted], limit=_MAX_VALUES)
     mine = [each for each in found if each.is_person and each.value in set(await _own_values(state, identity))]
     spelled = {term: gram for gram in reversed(grams) for term in _spell(gram)}
     labels = _drop_parts([each for each in found if not each.is_person and not each.name.startswith("#")], spelled)
+    labels = [each for each in labels if each.value != level or each.name == "priority" or level in grams]
+    labels += [each for each in found if each.name == "priority" and each.value == level and each not in labels]
     people = [each for each in found if each.is_person and each not in mine]
     if mine or (identity and _TASKS.search(question)):
         people = [each for each in people if each.value not in identity]
@@ -301,11 +347,41 @@ async def _read_question(state: BuildState) -> _Reading:
         question=question,
         people=tuple(mine or people),
         is_about_me=bool(identity),
+        has_owners=not identity or bool(mine) or await _has_owners(state),
         labels=tuple(each for each in labels if not workspace.is_person_column(each.name) and each.value not in named),
         states=tuple(states),
         span=detect_span(question, state.now, state.request.zone),
         databases=tuple(await _find_databases(state, question)),
     )
+
+
+async def _has_owners(state: BuildState) -> bool:
+    """Whether tasks are assigned to people here; in notes of one person nobody is named, and all tasks are theirs."""
+    tasks = (
+        await state.store.select(state.scope, workspace.BlockQuery(cells=(_ANY_TASK,)), limit=_MAX_UNASSIGNED)
+    ).blocks
+    return not tasks or any(
+        workspace.is_person_column(workspace.plain_name(name)) for each in tasks for name in each.properties
+    )
+
+
+def _correct_word(word: str) -> str:
+    """A word of questions about work in place of one that is it with a slip of the keyboard."""
+    lower = word.lower()
+    if len(lower) < _MIN_TYPED or lower in _TYPED_WORDS:
+        return word
+    return next((each for each in _TYPED_WORDS if _is_slip(lower, each)), word)
+
+
+def _is_slip(typed: str, meant: str) -> bool:
+    """Whether two neighbouring letters are swapped, one is missing inside, or one is doubled."""
+    if len(typed) == len(meant):
+        return any(
+            typed == f"{meant[:at]}{meant[at + 1]}{meant[at]}{meant[at + 2 :]}" for at in range(len(meant) - 1)
+        ) and sorted(typed) == sorted(meant)
+    if len(typed) + 1 == len(meant):
+        return any(typed == meant[:at] + meant[at + 1 :] for at in range(1, len(meant) - 1))
+    return len(typed) == len(meant) + 1 and any(typed == meant[: at + 1] + meant[at:] for at in range(len(meant)))
 
 
 def _identity(state: BuildState) -> tuple[str, ...]:
@@ -547,7 +623,7 @@ def _who(
         values = tuple(dict.fromkeys(each.value for each in reading.people))
         shown = " or ".join(dict.fromkeys(workspace.person_name(value) for value in values))
         return f" of {shown}", (workspace.CellFilter(names=names, values=values),)
-    if reading.is_about_me and not only_known:
+    if reading.is_about_me and not only_known and reading.has_owners:
         return f" of {workspace.person_name(state.scope.user)}", (
             workspace.CellFilter(names=("assignee",), values=_identity(state)),
         )
@@ -569,7 +645,7 @@ def _label_filters(labels: Sequence[workspace.CellValue]) -> tuple[tuple[workspa
 
 def _state_filters(reading: _Reading) -> tuple[tuple[workspace.CellFilter, ...], str]:
     """The states that a question names and that no value of the workspace already is."""
-    known = {each.value for each in reading.labels}
+    known = {re.sub(r"[-_]+", " ", each.value) for each in reading.labels}
     names = [name for name in reading.states if known.isdisjoint(_STATES[name][1])]
     if not names:
         return (), ""

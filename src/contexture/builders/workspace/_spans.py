@@ -41,6 +41,13 @@ _SINCE_DAY = [
     re.compile(rf"(?<!\w){_SINCE}\s+(?:last\s+|прошл\w+\s+|letzte\w*\s+)?(?:{day})(?!\w)", re.IGNORECASE)
     for day in _WEEKDAYS
 ]
+_BEFORE_DAY = [
+    re.compile(
+        rf"(?<!\w){_BEFORE}\s+(?:next\s+|this\s+|(?:эт|следующ)\w+\s+|nächste\w*\s+|zum\s+)?(?:{day})(?!\w)",
+        re.IGNORECASE,
+    )
+    for day in _WEEKDAYS
+]
 _LAST_DAYS = re.compile(
     r"(?<!\w)(?:last|past|previous|последни\w+|прошедши\w+|за|letzten?|vergangenen?)\s+(\d{1,3})\s+"
     r"(day|week|month|дн|ден|недел|месяц|tag|woche|monat)\w*",
@@ -117,12 +124,21 @@ def _detect_dates(question: str, today: date, zone: tzinfo) -> TimeSpan | None:
     return None
 
 
-def _detect_relative(question: str, today: date, zone: tzinfo) -> TimeSpan | None:
-    for weekday, pattern in enumerate(_SINCE_DAY):
-        if pattern.search(question):
-            back = (today.weekday() - weekday) % 7 or 7
-            first = today - timedelta(days=back)
+def _detect_weekday(question: str, today: date, zone: tzinfo) -> TimeSpan | None:
+    """Since the last day of a name, or up to the next one."""
+    for weekday in range(7):
+        if _SINCE_DAY[weekday].search(question):
+            first = today - timedelta(days=(today.weekday() - weekday) % 7 or 7)
             return _make_span(f"since {first:%A}, {first}", first, None, zone)
+        if _BEFORE_DAY[weekday].search(question):
+            last = today + timedelta(days=(weekday - today.weekday()) % 7)
+            return _make_span(f"up to {last:%A}, {last}", None, last + timedelta(days=1), zone)
+    return None
+
+
+def _detect_relative(question: str, today: date, zone: tzinfo) -> TimeSpan | None:
+    if (span := _detect_weekday(question, today, zone)) is not None:
+        return span
     for pattern, sign in ((_LAST_DAYS, -1), (_NEXT_DAYS, 1)):
         found = pattern.search(question)
         if found:
