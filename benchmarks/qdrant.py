@@ -24,9 +24,8 @@ from benchmarks.timing import Numbers, clocked, each, percentile, summary
 from qdrant_client import QdrantClient, models
 
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
-from contexture.adapters.index.qdrant.client import LEXICAL, QdrantServer
-from contexture.adapters.index.qdrant.options import QdrantOptions
-from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
+from contexture.adapters.index.qdrant.client import LEXICAL, QdrantOptions, QdrantServer
+from contexture.adapters.index.qdrant.collection_indexes import QdrantOverSqlite
 from contexture.ledger import Trace
 from contexture.types import FieldType
 

@@ -1,7 +1,7 @@
 """Shared fixtures. Tests connect to loopback only, and a guard notices files of the machine that Python code opens.
 
-A test that wants a Debian package says so: `@pytest.mark.needs("chromium")`. It is skipped where the package is
-missing, and may read files outside the repository.
+A test that wants a Debian package, or a real Qdrant server, says so: `@pytest.mark.needs("chromium")`. It is skipped
+where that is missing, and may read files outside the repository.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from xdist.scheduler import LoadScopeScheduling
 from contexture.adapters.embedders.cache import CachedEmbedder
 from contexture.ports import Embedder
 from contexture.wiring import plugins
+from support.qdrant_server import QdrantCluster, find_program
 
 pytest.register_assert_rewrite("support")
 
@@ -101,7 +102,7 @@ def pytest_collection_finish() -> None:
 
 
 def has_package(package: str) -> bool:
-    """Whether what tests use of a Debian package is there."""
+    """Whether what tests use of a Debian package is there, or the Qdrant server."""
     match package:
         case "chromium":
             return shutil.which("chromium") is not None
@@ -112,6 +113,8 @@ def has_package(package: str) -> bool:
         case "tesseract-ocr-eng" | "tesseract-ocr-rus":
             language = package.rpartition("-")[2]
             return any(Path("/usr/share/tesseract-ocr").glob(f"*/tessdata/{language}.traineddata"))
+        case "qdrant":
+            return find_program() is not None
         case _ if package in PDF_MANUALS:
             return Path(PDF_MANUALS[package]).is_file()
         case _:
@@ -132,9 +135,11 @@ def needed_packages(item: pytest.Item) -> list[str]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test whose Debian packages are not installed."""
+    """Skip a test whose Debian packages, or whose Qdrant server, are not installed."""
     for package in needed_packages(item):
         if not has_package(package):
+            if package == "qdrant":
+                pytest.skip("the Qdrant server is missing: scripts/install-qdrant")
             pytest.skip(f"Debian's {package} is missing: apt-get install {package}")
 
 
@@ -311,10 +316,13 @@ def new_url(postgres: Any) -> Callable[[], str]:
 
 
 @pytest.fixture(scope="session")
-def qdrant_place() -> Iterator[str]:
-    """The address of a Qdrant that all stores may share, behind HTTP and in the client's local mode."""
-    pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
-    from support.qdrant import QdrantDouble
+def qdrant_cluster(lasting_folder: Callable[[], Path]) -> Iterator[QdrantCluster]:
+    """A real Qdrant cluster of three nodes that tests share; those that use it say `needs("qdrant")`."""
+    with QdrantCluster(lasting_folder()) as cluster:
+        yield cluster
 
-    with QdrantDouble() as double:
-        yield double.place
+
+@pytest.fixture(scope="session")
+def qdrant_place(qdrant_cluster: QdrantCluster) -> str:
+    """The address of a cluster that all stores may share."""
+    return qdrant_cluster.place

@@ -49,9 +49,11 @@ class Settings(BaseSettings):
     qdrant_shard_number: int = Field(
         default=0, ge=0, description="Shards per collection in Qdrant, or per tenant of it; 0 for Qdrant's default."
     )
-    qdrant_replication_factor: int = Field(default=1, ge=1, description="Replicas of each shard in a Qdrant cluster.")
+    qdrant_replication_factor: int = Field(
+        default=0, ge=0, description="Copies of each shard in a Qdrant cluster; 0 for one on each node, up to three."
+    )
     qdrant_write_consistency_factor: int = Field(
-        default=0, ge=0, description="Replicas that must confirm a write; 0 for all of them."
+        default=0, ge=0, description="Copies that must confirm a write; 0 for a majority, but one of two."
     )
     tenant: str = Field(default="local", description="Tenant that the command line and the library act for.")
     user: str = Field(default="local", description="User that the command line and the library act for.")

@@ -16,7 +16,9 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-golden", default=False))
 
 
-@pytest.fixture(scope="module", params=["folder", "postgres", "qdrant"])
+@pytest.fixture(
+    scope="module", params=["folder", "postgres", pytest.param("qdrant", marks=pytest.mark.needs("qdrant"))]
+)
 def store(request: pytest.FixtureRequest) -> str:
     """The address of an empty store: none for one in a folder, then that of a database, then that of a Qdrant."""
     if request.param == "qdrant":

@@ -35,8 +35,7 @@ pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
 from qdrant_client import models
 
-from contexture.adapters.index.qdrant.client import QdrantServer
-from contexture.adapters.index.qdrant.options import QdrantOptions
+from contexture.adapters.index.qdrant.client import QdrantOptions, QdrantServer
 from contexture.adapters.index.qdrant.over_postgres import QdrantOverPostgres
 from contexture.adapters.postgres import pool as pools
 from support.qdrant import QdrantDouble

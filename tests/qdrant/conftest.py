@@ -14,7 +14,7 @@ from contexture.testing.index_records import COLLECTION, VECTORS
 from contexture.types import Scope
 
 if TYPE_CHECKING:
-    from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
+    from contexture.adapters.index.qdrant.collection_indexes import QdrantOverSqlite
     from support.qdrant import QdrantDouble
 
 TENANTS = ("local", "acme", "globex")
@@ -34,9 +34,8 @@ def qdrant() -> Iterator[QdrantDouble]:
 @pytest.fixture
 async def reopen(qdrant: QdrantDouble, new_folder: Callable[[], Path]) -> AsyncIterator[Callable[..., object]]:
     """Opens the one store over that Qdrant, closed first where it is open; arguments are those of its options."""
-    from contexture.adapters.index.qdrant.client import QdrantServer
-    from contexture.adapters.index.qdrant.options import QdrantOptions
-    from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
+    from contexture.adapters.index.qdrant.client import QdrantOptions, QdrantServer
+    from contexture.adapters.index.qdrant.collection_indexes import QdrantOverSqlite
 
     folder = new_folder()
     async with AsyncExitStack() as stack:

@@ -71,7 +71,7 @@ def test_the_doctor_knows_which_versions_do(told: str, qdrant: QdrantDouble) -> 
     qdrant.version = "1.9.7"
     old = check("index")
 
-    assert ("broken", True) == (old["status"], "1.20 or newer" in old["detail"])
+    assert ("broken", True) == (old["status"], "1.16 or newer" in old["detail"])
 
 
 def test_the_demonstration_has_a_store_of_its_own(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The shipped contracts of an index, visual search and documents, run over Qdrant in the client's local mode."""
+"""The shipped contracts of an index, visual search and documents, run over a real Qdrant cluster."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ from support.visual_conformance import PAGE_VECTORS, VisualConformance
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
-from qdrant_client import QdrantClient
-
-from contexture.adapters.index.qdrant.client import QdrantServer
-from contexture.adapters.index.qdrant.options import QdrantOptions
-from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
+from contexture.adapters.index.qdrant.client import QdrantOptions, QdrantServer
+from contexture.adapters.index.qdrant.collection_indexes import QdrantOverSqlite
 
 OPTIONS = EmbeddedOptions(vectors={**VECTORS, **PAGE_VECTORS, **DOCUMENT_VECTORS}, threads=1)
 
 
+pytestmark = pytest.mark.needs("qdrant")
+
+
 @pytest.fixture(scope="module")
-def local(lasting_folder: Callable[[], Path]) -> Iterator[QdrantOverSqlite]:
-    """A store whose Qdrant is the client's local mode; each check has a tenant of its own."""
-    server = QdrantServer(QdrantOptions(place="qdrant://local"), QdrantClient(":memory:"))
+def clustered(qdrant_place: str, lasting_folder: Callable[[], Path]) -> Iterator[QdrantOverSqlite]:
+    """A store whose Qdrant is a cluster; each check has a tenant of its own."""
+    server = QdrantServer(QdrantOptions(place=qdrant_place, timeout=60))
     index = asyncio.run(QdrantOverSqlite.open_with_server(lasting_folder(), OPTIONS, server))
     yield index
     asyncio.run(index.close())
 
 
-class TestLocalQdrant(IndexConformance, IndexPrivateIdTests):
+class TestQdrantCluster(IndexConformance, IndexPrivateIdTests):
     """Qdrant keeps the contract of an index."""
 
     @pytest.fixture
-    def index(self, local: QdrantOverSqlite) -> QdrantOverSqlite:
+    def index(self, clustered: QdrantOverSqlite) -> QdrantOverSqlite:
         """The store."""
-        return local
+        return clustered
 
 
-class TestVisualPagesInLocalQdrant(VisualConformance):
+class TestVisualPagesInQdrant(VisualConformance):
     """Visual search keeps its contract over Qdrant."""
 
     @pytest.fixture
-    def index(self, local: QdrantOverSqlite) -> QdrantOverSqlite:
+    def index(self, clustered: QdrantOverSqlite) -> QdrantOverSqlite:
         """The store."""
-        return local
+        return clustered
 
 
-class TestDocumentsInLocalQdrant(PageConformance):
+class TestDocumentsInQdrant(PageConformance):
     """Documents keep their contract over Qdrant."""
 
     @pytest.fixture
-    def index(self, local: QdrantOverSqlite) -> QdrantOverSqlite:
+    def index(self, clustered: QdrantOverSqlite) -> QdrantOverSqlite:
         """The store."""
-        return local
+        return clustered

@@ -1,4 +1,4 @@
-"""The embedded index as oracle: over Qdrant every answer is the same, hits, scores and ranks."""
+"""The embedded index as oracle: over a real Qdrant cluster every answer is the same, hits, scores and ranks."""
 
 from __future__ import annotations
 
@@ -24,22 +24,24 @@ from contexture.types import PUBLIC, Filter, Query, Record, Scope, Vector
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
-from qdrant_client import QdrantClient
+from contexture.adapters.index.qdrant.client import QdrantOptions, QdrantServer
+from contexture.adapters.index.qdrant.collection_indexes import QdrantOverSqlite
 
-from contexture.adapters.index.qdrant.client import QdrantServer
-from contexture.adapters.index.qdrant.options import QdrantOptions
-from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
-
+pytestmark = pytest.mark.needs("qdrant")
 WIDTH = 32
 OPTIONS = EmbeddedOptions(vectors={VECTOR: WIDTH}, threads=1)
 LAX = [HealthCheck.function_scoped_fixture]
 READERS = ((PUBLIC,), ("user:anna",), ("user:boris",), ("group:sales", "user:boris"))
 
 
-@pytest.fixture
-async def pair(new_folder: Callable[[], Path]) -> AsyncIterator[tuple[EmbeddedIndex, QdrantOverSqlite]]:
-    """The oracle, and an index in Qdrant."""
-    server = QdrantServer(QdrantOptions(place="qdrant://local"), QdrantClient(":memory:"))
+@pytest.fixture(params=["hash", pytest.param("tenant", marks=pytest.mark.slow)])
+async def pair(
+    request: pytest.FixtureRequest, qdrant_place: str, new_folder: Callable[[], Path]
+) -> AsyncIterator[tuple[EmbeddedIndex, QdrantOverSqlite]]:
+    """The oracle, and an index in Qdrant, with shards by hash or by tenant."""
+    by_tenant = request.param == "tenant"
+    options = QdrantOptions(place=qdrant_place, timeout=60, by_tenant=by_tenant, shards=1 if by_tenant else 0)
+    server = QdrantServer(options)
     oracle = await EmbeddedIndex.open(new_folder(), OPTIONS)
     index = await QdrantOverSqlite.open_with_server(new_folder(), OPTIONS, server)
     yield oracle, index

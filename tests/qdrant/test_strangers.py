@@ -19,9 +19,8 @@ pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 from qdrant_client import models
 
 from contexture.adapters.index.qdrant import collection as boxes
-from contexture.adapters.index.qdrant.client import QdrantServer
-from contexture.adapters.index.qdrant.options import QdrantOptions
-from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
+from contexture.adapters.index.qdrant.client import QdrantOptions, QdrantServer
+from contexture.adapters.index.qdrant.collection_indexes import QdrantOverSqlite
 
 if TYPE_CHECKING:
     from support.qdrant import QdrantDouble

@@ -15,15 +15,15 @@ from contexture.types import AnyOf, Collection, Equals, FieldType, Scope
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
+from qdrant_client import models
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from contexture.adapters.index.qdrant.client import QdrantServer, qdrant_errors
-from contexture.adapters.index.qdrant.filters import compile_server_filter
-from contexture.adapters.index.qdrant.options import QdrantOptions
-from contexture.adapters.index.qdrant.points import tenant_key
+from contexture.adapters.index.qdrant.client import QdrantOptions, QdrantServer, qdrant_errors
+from contexture.adapters.index.qdrant.collection import tenant_key
+from contexture.adapters.index.qdrant.search import compile_server_filter
 
 if TYPE_CHECKING:
-    from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
+    from contexture.adapters.index.qdrant.collection_indexes import QdrantOverSqlite
     from support.qdrant import QdrantDouble
 
 Reopen = Callable[..., "Awaitable[QdrantOverSqlite]"]
@@ -40,6 +40,16 @@ def operations(qdrant: QdrantDouble, kind: str) -> list[dict[str, Any]]:
     return [each for each in found if [point["id"] for point in each["points"] if isinstance(point, dict)] != [0]]
 
 
+def searches(qdrant: QdrantDouble) -> list[dict[str, Any]]:
+    """Every search of passages that was sent, but for the one of the state."""
+    return [search for body in qdrant.bodies(QUERY) for search in body["searches"] if "using" in search]
+
+
+def whole_text(piece: str) -> models.Match:
+    """The condition that a field contains a text, which these checks do not ask for."""
+    return models.MatchText(text=piece)
+
+
 async def test_a_collection_is_laid_out_as_the_settings_say(qdrant: QdrantDouble, reopen: Reopen) -> None:
     """Named vectors, words, shards, copies and how many of them must have a write."""
     index = await reopen(shards=6, replicas=3)
@@ -48,7 +58,7 @@ async def test_a_collection_is_laid_out_as_the_settings_say(qdrant: QdrantDouble
 
     assert {"dense": {"size": 4, "distance": "Dot", "datatype": "turbo8"}} == made["vectors"]
     assert ["lexical"] == list(made["sparse_vectors"])
-    assert (6, 3, 3) == (made["shard_number"], made["replication_factor"], made["write_consistency_factor"])
+    assert (6, 3, 2) == (made["shard_number"], made["replication_factor"], made["write_consistency_factor"])
 
 
 async def test_permissions_and_declared_fields_are_indexed(qdrant: QdrantDouble, reopen: Reopen) -> None:
@@ -89,10 +99,10 @@ async def test_every_question_says_who_asks(qdrant: QdrantDouble, reopen: Reopen
     await index.upsert(BORIS, NAME, [prepare_record(make_record("c"))])
     qdrant.asked.clear()
     await index.search(ANNA, make_query("zebra", vector=EAST, where=Equals("tags", "red")))
-    (body,) = qdrant.bodies(QUERY)
-    conditions = [search["filter"]["must"] for search in body["searches"]]
+    conditions = [search["filter"]["must"] for search in searches(qdrant)]
 
-    assert ["lexical", "dense"] == [search["using"] for search in body["searches"]]
+    assert [QUERY] == [each.what for each in qdrant.asked]
+    assert ["lexical", "dense"] == [search["using"] for search in searches(qdrant)]
     assert [{"should": [{"key": "access", "match": {"value": 1}}]}] * 2 == [must[0] for must in conditions]
     assert [{"must": [{"key": '"f.tags:keyword"', "match": {"value": "red"}}]}] * 2 == [must[1] for must in conditions]
 
@@ -107,7 +117,7 @@ async def test_few_passages_are_compared_and_many_walked(
     await index.upsert(BORIS, NAME, [prepare_record(make_record("c"))])
     qdrant.asked.clear()
     await index.search(ANNA, make_query(vector=EAST, k=10))
-    seen = [search["params"] for body in qdrant.bodies(QUERY) for search in body["searches"]]
+    seen = [search["params"] for search in searches(qdrant)]
 
     assert [{"exact": exact} if exact else {"exact": False, "hnsw_ef": 76}] == seen
 
@@ -128,7 +138,7 @@ async def test_each_tenant_has_shards_of_its_own(qdrant: QdrantDouble, reopen: R
     assert ["tenant.acme", "tenant.acme", "tenant.globex"] == [
         each["shard_key"] for each in operations(qdrant, "upsert")
     ]
-    assert ["tenant.acme"] == [search["shard_key"] for body in qdrant.bodies(QUERY) for search in body["searches"]]
+    assert ["tenant.acme"] == [search["shard_key"] for search in searches(qdrant)]
     assert ["a", "b"] == found
 
 
@@ -160,24 +170,27 @@ async def test_the_key_is_sent_and_never_shown(qdrant: QdrantDouble, reopen: Reo
 
 
 @pytest.mark.parametrize(
-    ("place", "url"),
+    ("place", "urls"),
     [
         ("qdrant://db", "http://db:6333"),
         ("qdrant://db:7000/", "http://db:7000"),
         ("qdrant+https://db.example.org:6333", "https://db.example.org:6333"),
         ("qdrant://[::1]:7000", "http://[::1]:7000"),
+        ("qdrant://h1,h2:7000,[::1]", "http://h1:6333 http://h2:7000 http://[::1]:6333"),
+        ("qdrant+https://h1,h2", "https://h1:6333 https://h2:6333"),
     ],
 )
-def test_addresses_are_those_of_http(place: str, url: str) -> None:
-    """A store's address says host, port and whether it is encrypted."""
-    assert url == QdrantOptions(place=place).url
+def test_addresses_are_those_of_http(place: str, urls: str) -> None:
+    """A store's address says hosts, ports and whether they are encrypted."""
+    assert tuple(urls.split()) == QdrantOptions(place=place).urls
 
 
 @pytest.mark.parametrize(
     "place",
     [
         "qdrant://", "qdrant+ftp://db", "qdrant://db/path", "qdrant://hunter2@db", "qdrant://db?api_key=hunter2",
-        "qdrant://db:65536", "qdrant://a b", "qdrant://a%zz", "qdrant://a\0b",
+        "qdrant://db:65536", "qdrant://a,b:65536", "qdrant://a,", "qdrant://a,,b", "qdrant://a,qdrant://b",
+        "qdrant://a b", "qdrant://a%zz", "qdrant://a\0b",
     ],
 )  # fmt: skip
 def test_other_addresses_are_refused(place: str) -> None:
@@ -218,7 +231,7 @@ def test_many_values_are_one_condition(count: int, conditions: int) -> None:
     """A field that may have any of many values is asked for once, and every value is named."""
     values = tuple(f"v{at}" for at in range(count))
     told = compile_server_filter(
-        ScopeAccess(allowed=frozenset({1}), readable=frozenset({1}), hidden=None), AnyOf("tags", values)
+        ScopeAccess(allowed=frozenset({1}), readable=frozenset({1}), hidden=None), AnyOf("tags", values), whole_text
     )
     (each,) = told.model_dump(exclude_none=True)["must"][1:]
     named = [value for one in each["should"] for value in one["match"].get("any", [one["match"].get("value")])]
@@ -232,7 +245,7 @@ def test_however_many_classes_may_be_read_they_are_named(count: int) -> None:
     """Few are said one by one, many as a list; a class that holds nothing is not said at all."""
     readable = frozenset(range(1, count + 1))
     where = compile_server_filter(
-        ScopeAccess(allowed=readable | {99}, readable=readable, hidden=frozenset({50})), None
+        ScopeAccess(allowed=readable | {99}, readable=readable, hidden=frozenset({50})), None, whole_text
     ).model_dump(exclude_none=True)
     (classes,) = where["must"]
     named = [number for each in classes["should"] for number in each["match"].get("any", [each["match"].get("value")])]

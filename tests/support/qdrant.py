@@ -224,8 +224,13 @@ def _handler(double: QdrantDouble) -> type[BaseHTTPRequestHandler]:
 
         def _said(self, body: bytes) -> dict[str, Any]:
             path = urlsplit(self.path).path
+            if double.failing and path in ("/", "/cluster"):
+                double.asked.append(Asked(f"{self.command} {path}", "", {}, self.headers.get("api-key")))
+                raise Refused(double.failing, "told to fail")
             if path == "/":
                 return {"title": "double", "version": double.version}
+            if path == "/cluster":
+                return {"result": {"status": "disabled"}, "status": "ok", "time": 0.0}
             told = cast("dict[str, Any]", json.loads(body)) if body else {}
             result = double.answer(self.command, path, told, self.headers.get("api-key"))
             return {"result": _plain(result), "status": "ok", "time": 0.0}

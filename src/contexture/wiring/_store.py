@@ -75,7 +75,7 @@ async def open_qdrant(address: str, options: IndexOptions) -> Index:
     server = qdrant_server(settings.model_copy(update={"store": address}))
     chosen = replace(_embedded_options(options), exact_limit=settings.qdrant_exact_limit)
     if not settings.database:
-        from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
+        from contexture.adapters.index.qdrant.collection_indexes import QdrantOverSqlite
 
         return await QdrantOverSqlite.open_with_server(settings.home, chosen, server)
     from contexture.adapters.index.qdrant.over_postgres import QdrantOverPostgres
@@ -197,8 +197,7 @@ def _share_salt(pool: PostgresPool, path: Path) -> None:
 
 def qdrant_server(settings: Settings) -> QdrantServer:
     """Create the client of the configured Qdrant server; it is not contacted yet."""
-    from contexture.adapters.index.qdrant.client import QdrantServer
-    from contexture.adapters.index.qdrant.options import QdrantOptions
+    from contexture.adapters.index.qdrant.client import QdrantOptions, QdrantServer
 
     return QdrantServer(
         QdrantOptions(

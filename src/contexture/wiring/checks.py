@@ -7,7 +7,6 @@ check says what to do.
 from __future__ import annotations
 
 import asyncio
-import re
 import sqlite3
 import sys
 import tempfile
@@ -38,7 +37,6 @@ from contexture.ports import Policy
 from contexture.wiring.plugins import PluginGroup, built_in_plugins, find_plugin, index_name, require_usable
 
 MIN_PYTHON = (3, 11)
-MIN_QDRANT = (1, 20)
 EXTRA_PACKAGES = {
     "documents": ("PIL", "bs4", "mammoth", "markdownify", "openpyxl", "oxmsg", "pptx", "pypdfium2"),
     "service": ("fastapi", "httptools", "uvicorn"),
@@ -78,7 +76,6 @@ WEIGHT_FILES = {
 _EXTRA_WEIGHTS = frozenset(EXTRA_PACKAGES["minilm"])
 EXPECTED_COUNTS = {"o200k_base": 5, "cl100k_base": 5}
 _SAMPLE_TEXT = "Contexture counts tokens."
-_DIGITS = re.compile(r"\d+")
 _TIMEOUT_SECONDS = 5.0  # seconds
 _SAMPLE_EMAIL = "Write to anna@example.com."
 
@@ -207,10 +204,7 @@ def _check_index(settings: Settings) -> str:
     if not settings.in_qdrant:
         return _package_version("qdrant-edge-py")
     with closing(wiring.qdrant_server(settings)) as server:
-        version = server.version()
-    if tuple(int(part) for part in _DIGITS.findall(version)[:2]) < MIN_QDRANT:
-        wanted = ".".join(map(str, MIN_QDRANT))
-        raise SourceUnavailable(f"{server.name} has version {version}, but {wanted} or newer is needed")
+        version = server.check_version()
     return f"{server.name} answers, version {version}"
 
 

@@ -1,21 +1,26 @@
-"""One collection on a Qdrant server: create, fill and search it, and read which writes it has applied."""
+"""One collection on a Qdrant server: passages as points, creation, filling, search, and which writes it has applied."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import cast
+from typing import Any, cast
 
+import numpy as np
+import numpy.typing as npt
 from qdrant_client import models
 
-from contexture.adapters.index.filters import BUILT_IN, payload_key
-from contexture.adapters.index.qdrant.client import QdrantServer, is_passage_id
-from contexture.adapters.index.qdrant.points import build_point
+from contexture.adapters.index import codec
+from contexture.adapters.index.filters import BUILT_IN, build_payload, payload_key
+from contexture.adapters.index.qdrant.client import ACCESS, LEXICAL, TENANT, QdrantServer, is_passage_id
+from contexture.adapters.index.quantized_vectors import quantize
 from contexture.adapters.index.record_store import PassageRow, StoreState
+from contexture.adapters.index.scoring import to_impacts
 from contexture.errors import SourceError, SourceTimeout
-from contexture.types import FieldType
+from contexture.types import FieldType, Vector
 
 TenantLookup = Callable[[int], str]
 """Returns the key of the tenant in Qdrant for an access class."""
@@ -29,13 +34,16 @@ _STATE_POINT = 0  # id of the point that holds the applied state; no passage has
 _STATE_SHARD = "marks"  # the shard key of that point, which belongs to no tenant
 _SEQ_KEY, _MARK_KEY = "seq", "mark"
 _FIELDS_KEY = "fields"
+_PLAIN_TENANT = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
+_DECIMALS = 6  # of a number that is sent; Qdrant stores it in one or two bytes, with fewer
 
 
 class QdrantCollection:
     """The points of one collection, and one point that records up to which write they are filled.
 
-    `is_trusted` is cleared when a search fails for another reason than a timeout; `last_error` is the error of the last
-    search.
+    `is_trusted` is cleared when points may be lost: a search failed for another reason than a timeout, or the state
+    that came with its answer is older than `applied`, the last one known to be applied. `last_error` is that of the
+    last search.
     """
 
     def __init__(
@@ -49,6 +57,7 @@ class QdrantCollection:
         self.columns = dict(columns)
         self.is_trusted = True
         self.last_error = ""
+        self.applied = NEVER_FILLED
         self._server = server
         self._vectors = dict(vectors)
         self._fields = {**columns, **BUILT_IN}
@@ -62,18 +71,24 @@ class QdrantCollection:
 
     def prepare(self) -> None:
         """Create the collection if missing, with payload indexes, which cost least before it has points."""
-        noted = self._server.metadata(self.name)
-        if noted is None:
+        self._server.check_version()
+        info = self._server.describe(self.name)
+        noted: Mapping[str, Any] = self._origin
+        if info is None:
             self._server.create(self.name, self._vectors, self._origin)
-            noted = self._origin
+        else:
+            noted = info.metadata
+            confirmations = self._server.options.required_confirmations(info.copies)
+            if confirmations != info.confirmations:
+                self._server.set_confirmations(self.name, confirmations)
+        if self._server.options.by_tenant:  # first: without any shard there is nothing to index
+            self._ensure_shard_key(_STATE_SHARD)
         if _FIELDS_KEY not in noted:
             self._server.index_permissions(self.name)
         fields = noted.get(_FIELDS_KEY)
         self._complete_fields = set(map(str, cast("list[object]", fields))) if isinstance(fields, list) else set()
         for name, kind in self.missing_fields.items():
             self._server.index_field(self.name, payload_key(name), kind)
-        if self._server.options.by_tenant:
-            self._ensure_shard_key(_STATE_SHARD)
 
     @property
     def was_complete(self) -> bool:
@@ -92,15 +107,11 @@ class QdrantCollection:
 
     # --- filling ---
 
-    @property
-    def applied_state(self) -> StoreState:
-        """State of the record store that the points have applied; `NEVER_FILLED` when unknown."""
+    def read_state(self) -> StoreState:
+        """State of the record store that the points have applied; `NEVER_FILLED` when unknown. Also sets `applied`."""
         shard = _STATE_SHARD if self._server.options.by_tenant else None
-        noted = self._server.get_payload(self.name, _STATE_POINT, shard)
-        try:
-            return StoreState(int(noted[_SEQ_KEY]), str(noted[_MARK_KEY]))
-        except (KeyError, TypeError, ValueError):
-            return NEVER_FILLED
+        self.applied = _parse_state(self._server.get_payload(self.name, _STATE_POINT, shard))
+        return self.applied
 
     def apply(
         self,
@@ -121,6 +132,7 @@ class QdrantCollection:
                 operations = []
             operations += self._upsert_operations(batch, tenants)
         self._server.update(self.name, [*operations, self._state_operation(state)])
+        self.applied = state
 
     def count(self) -> int:
         """Number of passages in the collection."""
@@ -136,23 +148,41 @@ class QdrantCollection:
 
     # --- search ---
 
-    def search(self, requests: Mapping[str, models.QueryRequest], tenant: str) -> dict[str, dict[int, float]]:
-        """Scores by passage id for each request, among a tenant's points, best first; sent as one batch."""
-        shard = tenant if self._server.options.by_tenant else None
-        asked = [request.model_copy(update={"shard_key": shard}) for request in requests.values()]
+    def search(
+        self, requests: Mapping[str, models.QueryRequest], tenant: str
+    ) -> tuple[dict[str, dict[int, float]], StoreState]:
+        """Scores by passage id for each request, among a tenant's points, best first; sent as one batch.
+
+        Also returns the state that the points had applied: of a node that is behind, or of a restored snapshot, it is
+        an older one than that of the last write.
+        """
+        by_tenant = self._server.options.by_tenant
+        asked = [
+            request.model_copy(update={"shard_key": tenant if by_tenant else None}) for request in requests.values()
+        ]
+        state = models.QueryRequest(
+            filter=models.Filter(must=[models.HasIdCondition(has_id=[_STATE_POINT])]),
+            with_payload=True,
+            limit=1,
+            shard_key=_STATE_SHARD if by_tenant else None,
+        )
+        known = self.applied
         try:
             with self._server.probe():
-                found = self._server.search(self.name, asked)
+                found = self._server.search(self.name, asked, state)
         except SourceError as failure:
             self.last_error = str(failure)
             self.is_trusted = isinstance(failure, SourceTimeout)  # else points may be lost
             raise
         self.last_error = ""
-        return dict(zip(requests, found, strict=True))
+        seen = _parse_state(found.payload)
+        if seen.seq < known.seq:
+            self.is_trusted = False
+        return dict(zip(requests, found.scores, strict=True)), seen
 
-    def search_params(self, *, exact: bool, effort: int) -> models.SearchParams | None:
-        """Parameters of a dense search; None in local mode, which has none."""
-        return self._server.search_params(exact=exact, effort=effort)
+    def match_substring(self, piece: str) -> models.Match:
+        """The condition that a text field contains `piece`."""
+        return self._server.match_substring(piece)
 
     # --- inside ---
 
@@ -210,6 +240,42 @@ def _batches(rows: Iterable[PassageRow]) -> Iterator[list[PassageRow]]:
     yield batch
 
 
+def _parse_state(payload: Mapping[str, Any]) -> StoreState:
+    try:
+        return StoreState(int(payload[_SEQ_KEY]), str(payload[_MARK_KEY]))
+    except (KeyError, TypeError, ValueError):
+        return NEVER_FILLED
+
+
 def _estimate_bytes(row: PassageRow) -> int:
     """Estimated bytes of a point as JSON, seldom too low: text is escaped, and numbers are written as decimals."""
     return 3 * len(row.header) + 5 * len(row.vectors) + 5 * len(row.facts.terms)
+
+
+def tenant_key(tenant: str) -> str:
+    """Key of a tenant in Qdrant: its name, or a hash of a name with other characters than plain ones."""
+    if _PLAIN_TENANT.fullmatch(tenant):
+        return f"tenant.{tenant}"
+    return f"hashed.{hashlib.sha256(tenant.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def to_wire_vector(vector: Vector) -> list[float]:
+    """A vector as sent to Qdrant: quantized to int8 and back, so that both sides rank by the same numbers."""
+    codes, scales = quantize(vector[None, :])
+    numbers: npt.NDArray[np.float64] = codes[0].astype(np.float64) * float(scales[0])
+    return numbers.round(_DECIMALS).tolist()
+
+
+def build_point(
+    row: PassageRow, tenant: str, fields: Mapping[str, FieldType], vectors: Mapping[str, int]
+) -> models.PointStruct:
+    """The Qdrant point of a passage."""
+    record, _ = codec.unpack_header(row.header, row.record_id, "")
+    named: dict[str, models.Vector] = {
+        name: to_wire_vector(vector) for name, vector in codec.unpack_vectors(row.vectors).items() if name in vectors
+    }
+    terms, weights = codec.term_arrays(row.facts)
+    if len(terms):
+        named[LEXICAL] = models.SparseVector(indices=terms.tolist(), values=to_impacts(weights).tolist())
+    payload = {ACCESS: row.access, TENANT: tenant, **build_payload(record, fields)}
+    return models.PointStruct(id=row.pid, vector=named, payload=payload)

@@ -1,32 +1,46 @@
-"""Search indexes on a Qdrant server; writes that Qdrant has not applied are sent before a search."""
+"""Search indexes on a Qdrant server, and the index that has them over SQLite.
+
+Writes that Qdrant could not take are sent later; until then a search adds their passages from the record store.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
 from time import monotonic
 from typing import TypeVar
+from uuid import uuid4
 
 from contexture.adapters.index.access_classes import ScopeAccess
 from contexture.adapters.index.collection_index import unpack_record
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.index.edge_shard import PreparedPoints
-from contexture.adapters.index.filters import build_payload
+from contexture.adapters.index.embedded import EmbeddedIndex
+from contexture.adapters.index.filters import BUILT_IN, build_payload, record_matches
 from contexture.adapters.index.indexed_store import IndexedStore
-from contexture.adapters.index.qdrant.client import QdrantServer
-from contexture.adapters.index.qdrant.collection import NEVER_FILLED, QdrantCollection, TenantLookup
-from contexture.adapters.index.qdrant.filters import compile_server_filter
-from contexture.adapters.index.qdrant.points import tenant_key
-from contexture.adapters.index.qdrant.scoped_view import AccessBoundary, QdrantScopedView
+from contexture.adapters.index.qdrant.client import QdrantCollectionLost, QdrantServer, QdrantTooOld
+from contexture.adapters.index.qdrant.collection import NEVER_FILLED, QdrantCollection, TenantLookup, tenant_key
+from contexture.adapters.index.qdrant.search import (
+    AccessBoundary,
+    QdrantScopedView,
+    UnsentLookup,
+    compile_server_filter,
+)
 from contexture.adapters.index.record_store import PassageRow, StoreChange, StoreState
+from contexture.adapters.index.search_ports import SearchBackend
 from contexture.adapters.index.store_ports import RecordStore
-from contexture.errors import SourceError, SourceUnavailable
+from contexture.errors import SourceError, SourceUnavailable, StoreUnwritable
 from contexture.types import FieldType, Filter
 
 _I = TypeVar("_I", bound=IndexedStore)
+_MAX_UNSENT = 2_000  # passages that a search adds from the record store; a collection that lacks more is filled first
 SendLock = Callable[[], AbstractContextManager[object]]
 """Lock held while points are sent: by one thread of one process at a time, which reads the newest records."""
 
@@ -38,6 +52,7 @@ class QdrantCollectionIndex:
     collection: QdrantCollection
     record_store: RecordStore
     exact_limit: int
+    unsent: UnsentLookup
 
     def missing_columns(self, where: Filter | None) -> set[str]:
         """Always empty: Qdrant has every field."""
@@ -51,15 +66,29 @@ class QdrantCollectionIndex:
         """
         tenant = tenant_key(access.tenant)
         exact = access.passages <= self.exact_limit
-        boundary = AccessBoundary(compile_server_filter(access, where), access.allowed, tenant, exact)
-        return QdrantScopedView(self.collection, boundary, self.record_store.load_vectors)
+        compiled = compile_server_filter(access, where, self.collection.match_substring)
+        boundary = AccessBoundary(compiled, access.allowed, tenant, exact)
+        return QdrantScopedView(
+            self.collection, boundary, self.record_store.load_vectors, partial(self._find_unsent, access, where)
+        )
+
+    def _find_unsent(self, access: ScopeAccess, where: Filter | None, seen: StoreState) -> Sequence[PassageRow] | None:
+        rows = self.unsent(seen)
+        if not rows:
+            return rows
+        fields = {**self.collection.columns, **BUILT_IN}
+        return [
+            row
+            for row in rows
+            if row.access in access.allowed and (where is None or record_matches(where, unpack_record(row), fields))
+        ]
 
 
 class QdrantCollectionIndexes:
     """Search backend with a Qdrant collection per collection.
 
-    A write that Qdrant could not take is still in the record store. Its collection is dirty until Qdrant has it, and
-    a dirty collection is not searched.
+    A write that Qdrant has not taken is in the record store, and its collection is dirty until Qdrant has it. A search
+    of a dirty collection adds the passages that Qdrant lacks, up to some thousands, and otherwise waits for them.
     """
 
     def __init__(
@@ -82,6 +111,7 @@ class QdrantCollectionIndexes:
         # By collection: how often it was marked dirty, and that count as of its last completed sync.
         self._dirty_counts: Counter[str] = Counter()
         self._synced_counts: dict[str, int] = {}
+        self._sending: Counter[str] = Counter()  # by collection, the writes that are being sent
         self._last_failure = ""
         self._failures = 0
         self._retry_at = 0.0
@@ -94,9 +124,15 @@ class QdrantCollectionIndexes:
         )
 
     def collection_index(self, name: str) -> QdrantCollectionIndex:
-        """The search index of a collection, after sending Qdrant every missing write; raises when that fails."""
-        self.sync(name)
-        return QdrantCollectionIndex(self._collections[name], self._record_store, self._options.exact_limit)
+        """The search index of a collection, after trying to send Qdrant the writes that it lacks.
+
+        Raises when that fails and the collection cannot be searched as it is.
+        """
+        if self._is_dirty(name) and not (self._sending[name] and self._can_search(name)):
+            self._sync_or_search_as_is(name)
+        return QdrantCollectionIndex(
+            self._collections[name], self._record_store, self._options.exact_limit, partial(self._load_unsent, name)
+        )
 
     def spaces(self, name: str, access: ScopeAccess) -> None:
         """Always unknown: asking Qdrant would take longer than a needless embedding."""
@@ -157,18 +193,25 @@ class QdrantCollectionIndexes:
             self.mark_dirty([name])
             self.try_sync([name])
             return
-        with self._send_lock():
-            behind = self._is_dirty(name)
-            self.mark_dirty([name])
-            if behind:
-                self.try_sync([name])
-                return
-            doubt = self._dirty_counts[name]
-            with suppress(SourceError), self._track_failure(name):
-                tenants = self._tenant_lookup(name)
-                owners = frozenset(tenants(row.access) for row in done.added) or None
-                self._collections[name].apply(done.added, done.removed, self._record_store.state(), tenants, owners)
-                self._synced_counts[name] = doubt
+        self._sending[name] += 1
+        try:
+            with self._send_lock():
+                self._send_in_order(name, done)
+        finally:
+            self._sending[name] -= 1
+
+    def _send_in_order(self, name: str, done: StoreChange) -> None:
+        behind = self._is_dirty(name)
+        self.mark_dirty([name])
+        if behind:
+            self.try_sync([name])
+            return
+        doubt = self._dirty_counts[name]
+        with suppress(SourceError), self._track_failure(name):
+            tenants = self._tenant_lookup(name)
+            owners = frozenset(tenants(row.access) for row in done.added) or None
+            self._collections[name].apply(done.added, done.removed, self._record_store.state(), tenants, owners)
+            self._synced_counts[name] = doubt
 
     def rebuild_all(self) -> None:
         """Mark every collection dirty, so that `sync` checks its state: an earlier one may have been restored."""
@@ -203,6 +246,33 @@ class QdrantCollectionIndexes:
 
     # --- inside ---
 
+    def _sync_or_search_as_is(self, name: str) -> None:
+        """`sync` unless that failed a moment ago; raises if it fails and a search could not make up for it."""
+        box = self._collections.get(name)
+        if box is not None and not box.last_error and monotonic() < self._retry_at and self._can_search(name):
+            return
+        try:
+            self.sync(name)
+        except SourceError:
+            if self._server.timed_out or not self._can_search(name):
+                raise
+
+    def _can_search(self, name: str) -> bool:
+        """Whether Qdrant has the collection with all its fields, so that a search can add the passages it lacks."""
+        box = self._collections.get(name)
+        return box is not None and box.columns == self.columns[name] and box.applied != NEVER_FILLED
+
+    def _load_unsent(self, name: str, seen: StoreState) -> Sequence[PassageRow] | None:
+        """The passages that points of this state lack; None if they were too many and have been sent."""
+        if not self._is_dirty(name):
+            return ()
+        if seen != NEVER_FILLED and self._record_store.has_history_since(seen):
+            rows = list(islice(self._record_store.passages_since(seen.seq, name), _MAX_UNSENT + 1))
+            if len(rows) <= _MAX_UNSENT:
+                return rows
+        self.sync(name)
+        return None
+
     @contextmanager
     def _track_failure(self, name: str) -> Generator[None]:
         """Record a failure of Qdrant or the record store, and delay the next `try_sync`.
@@ -214,7 +284,9 @@ class QdrantCollectionIndexes:
             self._last_failure = ""
         except SourceError as failure:
             self._last_failure = str(failure)
-            if name in self._collections and isinstance(failure, SourceUnavailable):
+            if isinstance(failure, QdrantCollectionLost):
+                self._collections.pop(name, None)
+            elif name in self._collections and isinstance(failure, SourceUnavailable):
                 self._collections[name].is_trusted = False
             self._failures += 1
             self._retry_at = monotonic() + self._server.options.pause
@@ -227,18 +299,22 @@ class QdrantCollectionIndexes:
     def _send_missing(self, name: str) -> None:
         """Send the writes to a collection that Qdrant has not applied; all of them if its state is unknown."""
         box, first = self._prepare_collection(name)
-        seen = box.applied_state
+        seen = box.read_state()
         # Otherwise an earlier state was restored, or the missing writes are no longer in the write log.
         has_history = box.was_complete and self._record_store.has_history_since(seen)
+        if first and has_history and not box.missing_fields:  # it can be searched, whether or not it takes the writes
+            box.is_trusted = False
+            self._collections[name] = box
         self._replay(box, name, seen if has_history else NEVER_FILLED)
         if box.missing_fields:
             if has_history:
                 self._fill_fields(box, name)
             box.mark_complete()
         if (first or not has_history) and box.count() != self._record_store.count(name):
-            if has_history:
-                self._replay(box, name, NEVER_FILLED)
             box.remove_unknown(self._record_store.passage_keys)
+            if has_history and box.count() != self._record_store.count(name):
+                self._replay(box, name, NEVER_FILLED)
+        box.is_trusted = True
         self._collections[name] = box
 
     def _replay(self, box: QdrantCollection, name: str, seen: StoreState) -> None:
@@ -282,15 +358,62 @@ class QdrantCollectionIndexes:
         return key
 
 
-async def warm_or_close(index: _I) -> _I:
-    """Warm up an index and return it; close it if that fails."""
+async def open_checked(make: Callable[[], _I], server: QdrantServer) -> _I:
+    """Make and warm up an index; close it if that fails. Raises `QdrantTooOld` for a server of an older version."""
+    await asyncio.to_thread(_check_version, server)
     async with AsyncExitStack() as undo:
+        index = await asyncio.to_thread(make)
         undo.push_async_callback(index.close)
         await index.warm()
         undo.pop_all()
     return index
 
 
+def _check_version(server: QdrantServer) -> None:
+    try:
+        server.check_version()
+    except QdrantTooOld:
+        server.close()
+        raise
+    except SourceError:  # the first call that reaches it checks again
+        return
+
+
 def _process_lock() -> SendLock:
     lock = threading.RLock()
     return lambda: lock
+
+
+class QdrantOverSqlite(EmbeddedIndex):
+    """Implements the `Index` port for one process: records in a local folder, search in Qdrant.
+
+    server = QdrantServer(QdrantOptions(place="qdrant://db"))
+    index = await QdrantOverSqlite.open_with_server(Path(".contexture"), options, server)
+    """
+
+    def __init__(self, folder: Path, options: EmbeddedOptions, server: QdrantServer) -> None:
+        self._server = server
+        super().__init__(folder, options)
+
+    @classmethod
+    async def open_with_server(cls, folder: Path, options: EmbeddedOptions, server: QdrantServer) -> QdrantOverSqlite:
+        """Open or create the store; writes that Qdrant has not applied are sent, now or once it can be reached."""
+        return await open_checked(lambda: cls(folder, options, server), server)
+
+    def _open_search_backend(self, options: EmbeddedOptions) -> SearchBackend:
+        return QdrantCollectionIndexes(
+            self._server, _load_store_id(self._folder / "qdrant.store"), self._sqlite_store, options
+        )
+
+
+def _load_store_id(path: Path) -> str:
+    """Unique id of the store on its Qdrant server, created if missing.
+
+    It is kept beside the SQLite file, not in it, so that a store restored by `contexture restore` gets another id.
+    """
+    if not path.exists() or not path.stat().st_size:  # empty if its creation was interrupted
+        try:
+            path.write_text(uuid4().hex, "ascii")
+        except OSError as failure:
+            raise StoreUnwritable(f"cannot write {str(path)!r}: {failure.strerror}") from failure
+    return path.read_text("ascii")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import threading
 from collections.abc import Generator, Sequence
@@ -14,7 +13,7 @@ from contexture.adapters.index.collection_registry import collection_columns
 from contexture.adapters.index.postgres.index import SNAPSHOT_TRANSACTION, LocalWrite, PostgresIndex
 from contexture.adapters.index.postgres.record_store import WriteLogEntry
 from contexture.adapters.index.qdrant.client import QdrantServer
-from contexture.adapters.index.qdrant.collection_indexes import QdrantCollectionIndexes, warm_or_close
+from contexture.adapters.index.qdrant.collection_indexes import QdrantCollectionIndexes, open_checked
 from contexture.adapters.index.search_ports import SearchBackend
 from contexture.adapters.postgres.pool import PostgresPool, errors
 from contexture.errors import SourceTimeout
@@ -41,7 +40,7 @@ class QdrantOverPostgres(PostgresIndex):
         cls, url: str, folder: Path, options: EmbeddedOptions, server: QdrantServer
     ) -> QdrantOverPostgres:
         """Open or create the store; writes that Qdrant has not applied are sent, now or once it can be reached."""
-        return await warm_or_close(await asyncio.to_thread(lambda: cls(PostgresPool(url), folder, options, server)))
+        return await open_checked(lambda: cls(PostgresPool(url), folder, options, server), server)
 
     def _open_search_backend(self, options: EmbeddedOptions) -> SearchBackend:
         self._qdrant = QdrantCollectionIndexes(
