@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from contexture.pipeline.scoring import fuse_channels
 
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.errors import SourceError
-from contexture.pipeline.fusion import fuse_channels
 from contexture.ports import Index
 from contexture.testing.index_records import COLLECTION, NAME, VECTOR, prepare_record
 from contexture.text.terms import extract_terms
@@ -119,8 +119,8 @@ async def open_pair(cluster: QdrantCluster, new_folder: Callable[[], Path]) -> A
     """Opens a store over the cluster and its oracle, both with the same records."""
     async with AsyncExitStack() as stack:
 
-        async def give(*, fill: bool = True, **chosen: object) -> Pair:
-            server = QdrantServer(QdrantOptions(place=cluster.place, timeout=20, **chosen))
+        async def give(**chosen: Any) -> Pair:
+            server = QdrantServer(QdrantOptions(**{"place": cluster.place, "timeout": 20.0, **chosen}))
             index = await QdrantOverSqlite.open_with_server(new_folder(), OPTIONS, server)
             stack.push_async_callback(index.close)
             oracle = await EmbeddedIndex.open(new_folder(), OPTIONS)
@@ -129,9 +129,8 @@ async def open_pair(cluster: QdrantCluster, new_folder: Callable[[], Path]) -> A
             for each in pair:
                 for tenant in ("acme", "globex"):
                     await each.create(Scope(tenant=tenant, user="anna"), COLLECTION)
-            if fill:
-                await write(pair, SCOPES[0], range(LOADED))
-                await write(pair, SCOPES[2], range(LOADED, LOADED + 60))
+            await write(pair, SCOPES[0], range(LOADED))
+            await write(pair, SCOPES[2], range(LOADED, LOADED + 60))
             return pair
 
         yield give
@@ -205,4 +204,84 @@ async def test_each_node_may_be_killed_in_turn(
 
     assert traffic.asked > 20
     assert traffic.written > 20
+    await assert_answers_agree(pair)
+
+
+def move_each_shard(cluster: QdrantCluster, name: str) -> None:
+    """Move a copy of each shard to the node that has none."""
+    path = f"/collections/{name}/cluster"
+    infos = [node.call("GET", path) for node in cluster.nodes]
+    holders = {info["peer_id"]: {shard["shard_id"] for shard in info["local_shards"]} for info in infos}
+    for shard in sorted(set[int]().union(*holders.values())):
+        source = next(peer for peer, held in holders.items() if shard in held)
+        target = next(peer for peer, held in holders.items() if shard not in held)
+        move = {"shard_id": shard, "from_peer_id": source, "to_peer_id": target}
+        cluster.nodes[0].call("POST", path, {"move_shard": move})
+        cluster.wait_until(lambda source=source, shard=shard: not cluster.has_shard(name, source, shard))
+        cluster.wait_until_whole()
+
+
+async def test_shards_may_be_moved(cluster: QdrantCluster, open_pair: OpenPair) -> None:
+    """Under reads and writes each shard moves to another node, and nothing is missing meanwhile or afterwards."""
+    pair = await open_pair(replicas=2)
+    (name,) = cluster.collections()
+    traffic = Traffic(pair)
+    await traffic.run_during(partial(move_each_shard, cluster, name))
+
+    assert traffic.asked > 20
+    await assert_answers_agree(pair)
+
+
+async def test_a_restored_snapshot_is_completed(cluster: QdrantCluster, open_pair: OpenPair) -> None:
+    """What was written, replaced and removed since the snapshot holds in the next answer, and is sent again."""
+    pair = await open_pair()
+    (name,) = cluster.collections()
+    made = [(node, node.call("POST", f"/collections/{name}/snapshots")["name"]) for node in cluster.nodes]
+    await write(pair, SCOPES[0], range(LOADED, LOADED + 40))
+    await write(pair, SCOPES[0], range(0, 60, 2), version=1)
+    await remove(pair, SCOPES[0], range(1, 30, 2))
+    for node, snapshot in made:
+        place = f"file://{node.folder}/snapshots/{name}/{snapshot}"
+        node.call("PUT", f"/collections/{name}/snapshots/recover", {"location": place, "priority": "snapshot"})
+    cluster.wait_until_whole()
+    restored = cluster.count(name)
+    await assert_answers_agree(pair)
+
+    assert LOADED + 60 + 1 == restored
+    assert pair.index.count(NAME) + 1 == cluster.count(name)
+
+
+async def test_a_write_that_qdrant_does_not_take_blocks_no_search(cluster: QdrantCluster, open_pair: OpenPair) -> None:
+    """With one node of three no write has its confirmations: searches add it, and Qdrant gets it later."""
+    pair = await open_pair(pause=0.0)
+    (name,) = cluster.collections()
+    for node in cluster.nodes[1:]:
+        node.kill()
+    await write(pair, SCOPES[0], range(LOADED, LOADED + 20))
+    await write(pair, SCOPES[0], range(0, 40, 2), version=1)
+    await assert_answers_agree(pair)
+    for node in cluster.nodes[1:]:
+        node.start()
+    cluster.wait_until_whole()
+    await assert_answers_agree(pair)
+
+    assert pair.index.count(NAME) + 1 == cluster.count(name)
+
+
+async def test_a_node_that_hangs_is_skipped(cluster: QdrantCluster, open_pair: OpenPair) -> None:
+    """One search waits for it in vain; the next go to other nodes, and writes go on."""
+    pair = await open_pair(timeout=3.0)
+    cluster.nodes[0].pause()
+    await assert_answers_agree(pair)
+    await write(pair, SCOPES[0], range(LOADED, LOADED + 20))
+    await assert_answers_agree(pair)
+    cluster.nodes[0].resume()
+    cluster.wait_until_whole()
+    await assert_answers_agree(pair)
+
+
+async def test_a_store_opens_while_its_first_node_is_dead(cluster: QdrantCluster, open_pair: OpenPair) -> None:
+    """A collection is created and filled through the others."""
+    cluster.nodes[0].kill()
+    pair = await open_pair(replicas=2)
     await assert_answers_agree(pair)

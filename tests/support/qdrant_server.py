@@ -159,6 +159,20 @@ class QdrantCluster:
         found = self.nodes[0].call("GET", "/collections")["collections"]
         return sorted(each["name"] for each in found)
 
+    def count(self, name: str) -> int:
+        """How many points a collection has."""
+        return int(self.nodes[0].call("POST", f"/collections/{name}/points/count", {"exact": True})["count"])
+
+    def has_shard(self, name: str, peer: int, shard: int) -> bool:
+        """Whether a node has a copy of a shard."""
+        infos = [node.call("GET", f"/collections/{name}/cluster") for node in self.nodes]
+        (held,) = [info["local_shards"] for info in infos if info["peer_id"] == peer]
+        return any(each["shard_id"] == shard for each in held)
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until this is so; fails after `START_SECONDS`."""
+        _wait_until(condition, seconds=START_SECONDS)
+
     def wait_until_whole(self) -> None:
         """Wait until every node is ready and every copy of every shard is active."""
         for node in self.nodes:
