@@ -1,186 +1,151 @@
-"""`python -m benchmarks.qdrant`: a store over one Qdrant node, whose part Qdrant's own engine plays in this process.
+"""`python -m benchmarks.qdrant`: a store over a real Qdrant node, which it starts.
 
-What the node does and what the process does are told apart. The wire between them is left out, but for its bytes.
+`scripts/install-qdrant` installs the server. What the node does and what this process does are told apart.
 """
-
-# ruff: noqa: ARG002 - a node here has one collection, whatever its name
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from socket import socket
 from tempfile import TemporaryDirectory
-from time import perf_counter, process_time
-from typing import Any, cast
+from time import monotonic
 
-import qdrant_edge as qe
+import httpx
+import psutil
 from benchmarks.corpus import SCOPE, questions, records
 from benchmarks.footprint import disk_megabytes
 from benchmarks.store import EXACT, NAME, Models, Writer, searcher
-from benchmarks.timing import Numbers, clocked, each, percentile, summary
-from qdrant_client import QdrantClient, models
+from benchmarks.timing import Numbers, each, summary
 
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
-from contexture.adapters.index.qdrant.client import LEXICAL, QdrantOptions, QdrantServer
+from contexture.adapters.index.qdrant.client import QdrantOptions, QdrantServer
 from contexture.adapters.index.qdrant.collection_indexes import QdrantOverSqlite
 from contexture.ledger import Trace
-from contexture.types import FieldType
 
 SIZE = 50_000
 ASKED = 200
+PROGRAM = Path.home() / ".cache" / "contexture" / "qdrant-1.16.3" / "qdrant"
+_LIMIT = 3_600.0  # seconds for building graphs
+_ONE_MB = 1e6
 
 
-class Node(QdrantServer):
-    """One shard of one collection, kept by the engine that a Qdrant node runs; it times itself."""
+class Node:
+    """A Qdrant server on this machine, and what it has used."""
 
-    def __init__(self, folder: Path, vectors: Mapping[str, int]) -> None:
-        super().__init__(QdrantOptions(place="qdrant://node"), QdrantClient(":memory:"))
-        folder.mkdir()
-        self.asking: list[float] = []
-        self.busy = self.sent = 0.0
-        self.walks = False
-        named = {
-            name: qe.EdgeVectorParams(size=size, distance=qe.Distance.Dot, datatype=qe.VectorStorageDatatype.Turbo8)
-            for name, size in vectors.items()
-        }
-        config = qe.EdgeConfig(vectors=named, sparse_vectors={LEXICAL: qe.EdgeSparseVectorParams()}, wal_enabled=False)
-        self._shard = qe.EdgeShard.create(str(folder), config)
-        self._known: dict[str, Any] | None = None
+    def __init__(self, folder: Path, process: psutil.Process, port: int) -> None:
+        self.folder = folder
+        self.url = f"http://127.0.0.1:{port}"
+        self.place = f"qdrant://127.0.0.1:{port}"
+        self._process = process
 
-    def metadata(self, name: str) -> Mapping[str, Any] | None:
-        """What was noted."""
-        return self._known
+    def cpu_seconds(self) -> float:
+        """Processor time so far."""
+        used = self._process.cpu_times()
+        return float(used.user + used.system)
 
-    def create(self, name: str, vectors: Mapping[str, int], metadata: Mapping[str, Any]) -> None:
-        """The shard is there; its permissions are indexed."""
-        self._known = dict(metadata)
-        self._shard.update(qe.UpdateOperation.create_field_index("access", qe.PayloadSchemaType.Integer))
-        self._shard.update(qe.UpdateOperation.create_field_index("tenant", qe.PayloadSchemaType.Keyword))
-
-    def set_metadata(self, name: str, metadata: Mapping[str, Any]) -> None:
-        """Note something."""
-        self._known = {**(self._known or {}), **metadata}
-
-    def index_field(self, name: str, key: str, kind: FieldType) -> None:
-        """Index a field."""
-        schema = qe.PayloadSchemaType.Keyword if kind is FieldType.KEYWORD else qe.PayloadSchemaType.Float
-        self._shard.update(qe.UpdateOperation.create_field_index(key, schema))
-
-    def update(self, name: str, operations: Sequence[models.UpdateOperation]) -> None:
-        """Take points; their size on the wire is added up."""
-        self.sent += sum(len(operation.model_dump_json(exclude_none=True)) for operation in operations)
-        started = process_time()
-        for operation in operations:
-            if isinstance(operation, models.UpsertOperation):
-                points = [_point(point) for point in cast("models.PointsList", operation.upsert).points]
-                self._shard.update(qe.UpdateOperation.upsert_points(points))
-        self.busy += process_time() - started
-
-    def search(self, name: str, requests: Sequence[models.QueryRequest]) -> list[dict[int, float]]:
-        """Answer, one request after the other."""
-        started, busy = perf_counter(), process_time()
-        found = [self._shard.query(_request(request)) for request in requests]
-        self.busy += process_time() - busy
-        self.asking.append((perf_counter() - started) * 1_000)
-        return [{int(str(point.id)): point.score for point in points} for points in found]
-
-    def get_payload(self, name: str, pid: int, shard: str | None) -> Mapping[str, Any]:
-        """Nothing was here before."""
-        return {}
-
-    def count(self, name: str) -> int:
-        """How many points there are."""
-        return self._shard.count(qe.CountRequest(exact=True))
-
-    def iter_point_ids(self, name: str) -> Iterator[list[int]]:
-        """Nothing is swept."""
-        return iter(())
-
-    def search_params(self, *, exact: bool, effort: int) -> models.SearchParams | None:
-        """As a server is asked, over its graphs once it `walks`."""
-        exact = exact and not self.walks
-        return models.SearchParams(exact=exact, hnsw_ef=None if exact else effort)
-
-    def optimize(self) -> None:
-        """Merge segments and build the graphs, as a node does by itself."""
-        self._shard.optimize()
-
-    def close(self) -> None:
-        """Release the shard."""
-        self._shard.flush()
-        self._shard.close()
+    def megabytes(self) -> float:
+        """Resident memory, without files that it maps and others may use."""
+        found = self._process.memory_info()
+        return float(found.rss - found.shared) / _ONE_MB
 
 
-def _point(point: models.PointStruct) -> qe.Point:
-    vectors = {
-        name: qe.SparseVector(indices=value.indices, values=value.values)
-        if isinstance(value, models.SparseVector)
-        else value
-        for name, value in cast("dict[str, Any]", point.vector).items()
+@contextmanager
+def started_node(folder: Path, program: Path) -> Iterator[Node]:
+    """A node of one's own with its data in `folder`; it ends with the context."""
+    folder.mkdir()
+    with socket() as one, socket() as two:
+        for each_socket in (one, two):
+            each_socket.bind(("127.0.0.1", 0))
+        port, grpc_port = one.getsockname()[1], two.getsockname()[1]
+    settings = {
+        "SERVICE__HOST": "127.0.0.1",
+        "SERVICE__HTTP_PORT": port,
+        "SERVICE__GRPC_PORT": grpc_port,
+        "TELEMETRY_DISABLED": "true",
+        "STORAGE__STORAGE_PATH": folder / "storage",
+        "STORAGE__SNAPSHOTS_PATH": folder / "snapshots",
+        "LOG_LEVEL": "WARN",
     }
-    return qe.Point(int(point.id), vectors, cast("dict[str, Any]", point.payload))
+    environment = {f"QDRANT__{name}": str(value) for name, value in settings.items()}
+    with subprocess.Popen([program], cwd=folder, env=environment, stdout=subprocess.DEVNULL) as child:
+        try:
+            node = Node(folder, psutil.Process(child.pid), port)
+            asyncio.run(_until_ready(node))
+            yield node
+        finally:
+            child.kill()
 
 
-def _request(request: models.QueryRequest) -> qe.QueryRequest:
-    told = request.query
-    vector = qe.SparseVector(told.indices, told.values) if isinstance(told, models.SparseVector) else told
-    (classes,) = cast("list[models.Filter]", cast("models.Filter", request.filter).must)
-    readable = [
-        qe.FieldCondition(key="access", match=qe.MatchValue(cast("Any", condition).match.value))
-        for condition in cast("list[Any]", classes.should)
-    ]
-    exact = bool(request.params and request.params.exact)
-    effort = request.params.hnsw_ef if request.params else None
-    return qe.QueryRequest(
-        limit=request.limit or 0,
-        query=qe.Query.Nearest(cast("Any", vector), using=request.using),
-        filter=qe.Filter(should=readable),
-        params=qe.SearchParams(exact=exact, hnsw_ef=effort),
-    )
+async def _until_ready(node: Node) -> None:
+    async with asyncio.timeout(60), httpx.AsyncClient() as client:
+        while True:
+            try:
+                if (await client.get(f"{node.url}/readyz")).is_success:
+                    return
+            except httpx.TransportError:
+                await asyncio.sleep(0.1)
 
 
-async def measured(folder: Path, models_: Models, size: int, asked: int) -> Numbers:
+async def _until_optimized(node: Node) -> float:
+    """Wait until Qdrant has merged segments and built graphs; returns the seconds that took."""
+    began = monotonic()
+    async with asyncio.timeout(_LIMIT), httpx.AsyncClient() as client:
+        (name,) = [
+            each["name"] for each in (await client.get(f"{node.url}/collections")).json()["result"]["collections"]
+        ]
+        while True:
+            found = (await client.get(f"{node.url}/collections/{name}")).json()["result"]
+            if found["status"] == "green":
+                return monotonic() - began
+            await asyncio.sleep(0.5)
+
+
+async def measure(folder: Path, node: Node, models: Models, size: int, asked: int) -> Numbers:
     """How records are written, what a node holds and how long questions take, exactly and over graphs."""
     numbers: Numbers = {"size": size}
-    vectors = models_.encoders().vectors
-    node = Node(folder / "node", vectors)
-    options = EmbeddedOptions(vectors=vectors, exact_limit=EXACT)
-    index = await QdrantOverSqlite.open_with_server(folder / "home", options, node)
-    writer = Writer(index, models_)
+    vectors = models.encoders().vectors
+    server = QdrantServer(QdrantOptions(place=node.place, timeout=120))
+    exact = EmbeddedOptions(vectors=vectors, exact_limit=EXACT)
+    index = await QdrantOverSqlite.open_with_server(folder, exact, server)
+    writer, began = Writer(index, models), node.cpu_seconds()
     for block in records(size):
         await writer.write(block)
     passages = index.count(NAME)
     numbers |= {
         "passages": passages,
         "ingest_per_s": size / writer.seconds,
-        "node_write_cpu_ms_per_passage": node.busy * 1_000 / passages,
-        "sent_bytes_per_passage": node.sent / passages,
+        "node_write_cpu_ms_per_passage": (node.cpu_seconds() - began) * 1_000 / passages,
     }
-    for name in ("exact", "hnsw"):
-        if name == "hnsw":
-            _, numbers["node_optimize_s"] = await clocked(lambda: asyncio.to_thread(node.optimize))
-            node.walks = True
-        numbers |= await _questions(index, node, models_, name, asked)
+    numbers["node_optimize_s"] = await _until_optimized(node)
+    numbers["node_all_cpu_ms_per_passage"] = (node.cpu_seconds() - began) * 1_000 / passages
+    numbers |= await _ask(index, node, models, "exact", asked)
     await index.close()
-    return {**numbers, "node_disk_bytes_per_passage": disk_megabytes(folder / "node") * 2**20 / passages}
-
-
-async def _questions(index: QdrantOverSqlite, node: Node, models_: Models, name: str, asked: int) -> Numbers:
-    search = searcher(index, models_.encoders())
-    for text in questions(asked, seed=21):
-        await search.search(SCOPE, NAME, text, trace=Trace())
-    node.asking.clear()
-    node.busy = 0.0
-    times = await each(questions(asked, seed=22), lambda text: search.search(SCOPE, NAME, text, trace=Trace()))
-    return summary(name, times) | {
-        f"{name}_node_p50_ms": percentile(node.asking, 0.5),
-        f"{name}_node_p95_ms": percentile(node.asking, 0.95),
-        f"{name}_node_cpu_ms": node.busy * 1_000 / asked,
-        f"{name}_trips": len(node.asking) / asked,
+    graphs = EmbeddedOptions(vectors=vectors, exact_limit=0)
+    server = QdrantServer(QdrantOptions(place=node.place, timeout=120))
+    index = await QdrantOverSqlite.open_with_server(folder, graphs, server)
+    numbers |= await _ask(index, node, models, "graphs", asked)
+    await index.close()
+    return {
+        **numbers,
+        "node_megabytes": node.megabytes(),
+        "node_disk_bytes_per_passage": disk_megabytes(node.folder) * _ONE_MB / passages,
     }
+
+
+async def _ask(index: QdrantOverSqlite, node: Node, models: Models, name: str, asked: int) -> Numbers:
+    search = searcher(index, models.encoders())
+    for text in questions(asked // 4, seed=21):
+        await search.search(SCOPE, NAME, text, trace=Trace())
+    began = node.cpu_seconds()
+    times = await each(questions(asked, seed=22), lambda text: search.search(SCOPE, NAME, text, trace=Trace()))
+    return {**summary(name, times), f"{name}_node_cpu_ms": (node.cpu_seconds() - began) * 1_000 / asked}
 
 
 def main() -> None:
@@ -188,10 +153,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=SIZE)
     parser.add_argument("--asked", type=int, default=ASKED)
+    parser.add_argument("--program", type=Path, default=PROGRAM, help="the Qdrant server")
     chosen = parser.parse_args()
+    if not os.access(chosen.program, os.X_OK):
+        parser.error(f"{chosen.program} is missing: scripts/install-qdrant")
     with TemporaryDirectory(prefix="contexture-qdrant-", ignore_cleanup_errors=True) as name:
         shipped = Models(Path(name))
-        numbers = asyncio.run(measured(Path(name), shipped, chosen.size, chosen.asked))
+        with started_node(Path(name) / "node", chosen.program) as node:
+            numbers = asyncio.run(measure(Path(name) / "home", node, shipped, chosen.size, chosen.asked))
         shipped.close()
     print(json.dumps({key: round(value, 3) for key, value in numbers.items()}, indent=2))
 

@@ -17,7 +17,7 @@ import sysconfig
 import tempfile
 import warnings
 import zoneinfo
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
 from itertools import count
@@ -141,6 +141,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             if package == "qdrant":
                 pytest.skip("the Qdrant server is missing: scripts/install-qdrant")
             pytest.skip(f"Debian's {package} is missing: apt-get install {package}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep the logs of a Qdrant cluster when a test of it fails, and say where."""
+    report = yield
+    for value in getattr(item, "funcargs", {}).values() if report.failed and call.when == "call" else ():
+        if isinstance(value, QdrantCluster):
+            report.sections.append(("Qdrant", f"the logs of its nodes are in {value.keep_logs()}"))
+    return report
 
 
 class FileGuard:

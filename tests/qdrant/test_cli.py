@@ -74,6 +74,17 @@ def test_the_doctor_knows_which_versions_do(told: str, qdrant: QdrantDouble) -> 
     assert ("broken", True) == (old["status"], "1.16 or newer" in old["detail"])
 
 
+def test_an_old_qdrant_is_refused_when_records_are_loaded(told: str, qdrant: QdrantDouble, tmp_path: Path) -> None:
+    """Before anything is written, with both versions and what to do."""
+    qdrant.version = "1.15.4"
+    (tmp_path / "notes.md").write_text("# Pump\n\nThe pump leaks oil.\n")
+    code, answer = run("ingest", str(tmp_path / "notes.md"))
+
+    assert code != 0
+    assert "has version 1.15.4, but 1.16 or newer is needed: upgrade" in str(answer)
+    assert [] == qdrant.bodies("PUT")
+
+
 def test_the_demonstration_has_a_store_of_its_own(tmp_path: Path) -> None:
     """It shares the Qdrant, and neither the folder nor the schema."""
     chosen = Settings(home=tmp_path, store="qdrant://db", truth="postgres://db/app?schema=mine")

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from contexture.pipeline.scoring import fuse_channels
 
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.errors import SourceError
+from contexture.pipeline.scoring import fuse_channels
 from contexture.ports import Index
 from contexture.testing.index_records import COLLECTION, NAME, VECTOR, prepare_record
 from contexture.text.terms import extract_terms
@@ -245,6 +245,10 @@ async def test_a_restored_snapshot_is_completed(cluster: QdrantCluster, open_pai
         node.call("PUT", f"/collections/{name}/snapshots/recover", {"location": place, "priority": "snapshot"})
     cluster.wait_until_whole()
     restored = cluster.count(name)
+    newest = Query(collection=NAME, vectors={VECTOR: vector(LOADED + 20)}, k=8, fuse=fuse_channels)
+    first = await told(pair.index, SCOPES[0], newest)
+
+    assert first == await told(pair.oracle, SCOPES[0], newest)
     await assert_answers_agree(pair)
 
     assert LOADED + 60 + 1 == restored

@@ -11,7 +11,7 @@ import pytest
 from contexture.adapters.index.access_classes import ScopeAccess
 from contexture.errors import SourceTimeout, SourceUnavailable, UnknownAdapter
 from contexture.testing.index_records import EAST, NAME, make_query, make_record, prepare_record, record_ids
-from contexture.types import AnyOf, Collection, Equals, FieldType, Scope
+from contexture.types import AnyOf, Collection, Contains, Equals, FieldType, Scope
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
@@ -59,6 +59,58 @@ async def test_a_collection_is_laid_out_as_the_settings_say(qdrant: QdrantDouble
     assert {"dense": {"size": 4, "distance": "Dot", "datatype": "turbo8"}} == made["vectors"]
     assert ["lexical"] == list(made["sparse_vectors"])
     assert (6, 3, 2) == (made["shard_number"], made["replication_factor"], made["write_consistency_factor"])
+
+
+async def test_a_server_without_turbo8_stores_half_precision(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """It has no smaller datatype that keeps similarities."""
+    qdrant.version = "1.16.3"
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
+
+    assert "float16" == qdrant.bodies("PUT")[0]["vectors"]["dense"]["datatype"]
+
+
+@pytest.mark.parametrize(
+    ("version", "form"), [("1.20.0", "substring"), ("1.21.3", "substring"), ("1.19.0", "text"), ("1.16.3", "text")]
+)
+async def test_contains_has_the_form_that_the_server_knows(
+    qdrant: QdrantDouble, reopen: Reopen, version: str, form: str
+) -> None:
+    """Until 1.19.0 `text` compares substrings in a field without a text index; since 1.20 that is `substring`."""
+    qdrant.version = version
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a", payload={"tags": "blue"}))])
+    await index.search(ANNA, make_query("zebra", where=Contains("tags", "lu")))
+
+    assert [{form: "lu"}] == [search["filter"]["must"][1]["must"][0]["match"] for search in searches(qdrant)]
+
+
+async def test_a_server_that_cannot_search_substrings_says_so(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """Later versions of 1.19 compare words; a filter with `contains` is an error, others are answered."""
+    qdrant.version = "1.19.2"
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a", payload={"tags": "blue"}))])
+    with pytest.raises(SourceUnavailable, match=r"1\.19\.2.*upgrade it to 1\.20"):
+        await index.search(ANNA, make_query("zebra", where=Contains("tags", "lu")))
+
+    assert ["a"] == record_ids(await index.search(ANNA, make_query("zebra", where=Equals("tags", "blue"))))
+
+
+async def test_confirmations_of_an_existing_collection_are_changed(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """A collection that was made when all copies had to confirm is not stopped by a dead node any more."""
+    index = await reopen(replicas=3, confirmations=3)
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
+    qdrant.copies = (3, 3)
+    await reopen()
+
+    assert {"write_consistency_factor": 2} in [body.get("params") for body in qdrant.bodies("PATCH")]
+
+
+@pytest.mark.parametrize(("copies", "confirmed"), [(1, 1), (2, 1), (3, 2), (4, 3), (5, 3)])
+def test_a_majority_confirms_but_one_of_two(copies: int, confirmed: int) -> None:
+    """Any node may be lost, and a write goes on."""
+    assert confirmed == QdrantOptions(place="qdrant://db").required_confirmations(copies)
+    assert copies == QdrantOptions(place="qdrant://db", confirmations=9).required_confirmations(copies)
 
 
 async def test_permissions_and_declared_fields_are_indexed(qdrant: QdrantDouble, reopen: Reopen) -> None:

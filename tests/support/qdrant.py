@@ -56,6 +56,7 @@ class QdrantDouble:
         self.failing = 0
         self.saying = b""
         self.version = "1.20.0"
+        self.copies = (1, 1)  # of each shard, and how many of them must confirm a write
         self._keys: dict[str, set[str]] = {}
         self._turn = threading.Lock()
         self._port = 0
@@ -117,7 +118,9 @@ class QdrantDouble:
     def describe(self, name: str, body: dict[str, Any]) -> object:
         """A collection."""
         del body
-        return self.client.get_collection(name)
+        found = self.client.get_collection(name)
+        found.config.params.replication_factor, found.config.params.write_consistency_factor = self.copies
+        return found
 
     def create(self, name: str, body: dict[str, Any]) -> object:
         """A new collection."""
@@ -129,8 +132,8 @@ class QdrantDouble:
         )
 
     def change(self, name: str, body: dict[str, Any]) -> object:
-        """A collection's metadata."""
-        return self.client.update_collection(name, metadata=body["metadata"])
+        """A collection's metadata; its parameters are kept as they are."""
+        return self.client.update_collection(name, metadata=body["metadata"]) if "metadata" in body else True
 
     def index(self, name: str, body: dict[str, Any]) -> object:
         """An index that a brute-force search does not need."""

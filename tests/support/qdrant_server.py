@@ -117,7 +117,7 @@ class QdrantNode:
 
 
 class QdrantCluster:
-    """Nodes that form one cluster, below `folder`; its logs are copied to a temporary folder when a test fails."""
+    """Nodes that form one cluster, below `folder`."""
 
     def __init__(self, folder: Path, nodes: int = 3) -> None:
         self.folder = folder
@@ -143,8 +143,6 @@ class QdrantCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._undo.close()
-        if error is not None:
-            error.add_note(f"the logs of Qdrant are in {self.keep_logs()}")
 
     def keep_logs(self) -> Path:
         """Copy the logs of all nodes to a folder that outlives the test, and return it."""
