@@ -74,7 +74,7 @@ def started_node(folder: Path, program: Path) -> Iterator[Node]:
         "LOG_LEVEL": "WARN",
     }
     environment = {f"QDRANT__{name}": str(value) for name, value in settings.items()}
-    with subprocess.Popen([program], cwd=folder, env=environment, stdout=subprocess.DEVNULL) as child:
+    with subprocess.Popen([program], cwd=folder, env=environment, stdout=subprocess.DEVNULL) as child:  # noqa: S603 - ours
         try:
             node = Node(folder, psutil.Process(child.pid), port)
             asyncio.run(_until_ready(node))
