@@ -210,14 +210,13 @@ async def test_each_node_may_be_killed_in_turn(
 def move_each_shard(cluster: QdrantCluster, name: str) -> None:
     """Move a copy of each shard to the node that has none."""
     path = f"/collections/{name}/cluster"
-    infos = [node.call("GET", path) for node in cluster.nodes]
-    holders = {info["peer_id"]: {shard["shard_id"] for shard in info["local_shards"]} for info in infos}
-    for shard in sorted(set[int]().union(*holders.values())):
-        source = next(peer for peer, held in holders.items() if shard in held)
-        target = next(peer for peer, held in holders.items() if shard not in held)
+    peers = {node.call("GET", "/cluster")["peer_id"]: node for node in cluster.nodes}
+    for shard in sorted(set[int]().union(*(node.shards(name) for node in cluster.nodes))):
+        source = next(peer for peer, node in peers.items() if shard in node.shards(name))
+        target = next(peer for peer, node in peers.items() if shard not in node.shards(name))
         move = {"shard_id": shard, "from_peer_id": source, "to_peer_id": target}
         cluster.nodes[0].call("POST", path, {"move_shard": move})
-        cluster.wait_until(lambda source=source, shard=shard: not cluster.has_shard(name, source, shard))
+        cluster.wait_until(lambda source=source, shard=shard: shard not in peers[source].shards(name))
         cluster.wait_until_whole()
 
 
@@ -289,3 +288,39 @@ async def test_a_store_opens_while_its_first_node_is_dead(cluster: QdrantCluster
     cluster.nodes[0].kill()
     pair = await open_pair(replicas=2)
     await assert_answers_agree(pair)
+
+
+async def test_a_lost_node_is_replaced_by_an_empty_one(cluster: QdrantCluster, open_pair: OpenPair) -> None:
+    """With two copies nothing is missing while a node is gone for good, and its successor gets the copies it had."""
+    pair = await open_pair(replicas=2)
+    (name,) = cluster.collections()
+    path = f"/collections/{name}/cluster"
+    lost = cluster.nodes[2].call("GET", "/cluster")["peer_id"]
+    cluster.replace(2)
+    await write(pair, SCOPES[0], range(LOADED, LOADED + 20))
+    await assert_answers_agree(pair)
+    first = cluster.nodes[0]
+    shards = first.call("GET", path)["remote_shards"] + first.call("GET", path)["local_shards"]
+    missing = {shard["shard_id"] for shard in shards if shard.get("peer_id") == lost}
+    first.call("DELETE", f"/cluster/peer/{lost}?force=true")
+    new = cluster.nodes[2].call("GET", "/cluster")["peer_id"]
+    for shard in sorted(missing):
+        held = [node for node in cluster.nodes if shard in node.shards(name)]
+        source = held[0].call("GET", "/cluster")["peer_id"]
+        first.call("POST", path, {"replicate_shard": {"shard_id": shard, "from_peer_id": source, "to_peer_id": new}})
+    cluster.wait_until(lambda: missing <= cluster.nodes[2].shards(name))
+    cluster.wait_until_whole()
+    cluster.nodes[1].kill()
+    await assert_answers_agree(pair)
+
+    assert missing
+
+
+async def test_a_collection_that_is_lost_is_filled_again(cluster: QdrantCluster, open_pair: OpenPair) -> None:
+    """A search that meets the loss is an error; the next one is answered, with everything sent again."""
+    pair = await open_pair()
+    (name,) = cluster.collections()
+    cluster.nodes[0].call("DELETE", f"/collections/{name}")
+    await assert_answers_agree(pair)
+
+    assert pair.index.count(NAME) + 1 == cluster.count(name)

@@ -109,6 +109,11 @@ class QdrantNode:
 
         _wait_until(ready, seconds=START_SECONDS)
 
+    def shards(self, name: str) -> set[int]:
+        """The shards of a collection that this node has a copy of."""
+        found = self.call("GET", f"/collections/{name}/cluster")["local_shards"]
+        return {shard["shard_id"] for shard in found}
+
     def call(self, method: str, path: str, body: object = None) -> Any:
         """The result of a request; fails if it is refused."""
         answer = httpx.request(method, f"{self.url}{path}", json=body, timeout=START_SECONDS)
@@ -161,11 +166,14 @@ class QdrantCluster:
         """How many points a collection has."""
         return int(self.nodes[0].call("POST", f"/collections/{name}/points/count", {"exact": True})["count"])
 
-    def has_shard(self, name: str, peer: int, shard: int) -> bool:
-        """Whether a node has a copy of a shard."""
-        infos = [node.call("GET", f"/collections/{name}/cluster") for node in self.nodes]
-        (held,) = [info["local_shards"] for info in infos if info["peer_id"] == peer]
-        return any(each["shard_id"] == shard for each in held)
+    def replace(self, at: int) -> None:
+        """Kill a node, lose its disk, and let an empty one join the cluster under another address."""
+        self.nodes[at].kill()
+        node = QdrantNode(self.folder / f"node{at}-new", self.nodes[0])
+        self.nodes[at] = node
+        self._undo.callback(node.kill)
+        node.start()
+        node.wait()
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait until this is so; fails after `START_SECONDS`."""
