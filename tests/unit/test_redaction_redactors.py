@@ -7,11 +7,13 @@ from itertools import pairwise
 from re import _constants, _parser
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from contexture.adapters.redaction._credentials import ASSIGNMENT_RULES, CREDENTIAL_RULES, OWN_RULES
 from contexture.adapters.redaction._documents import DOCUMENT_RULES
 from contexture.adapters.redaction._personal_data import COMMON_RULES, EMAIL, PHONE_RULES, RUSSIAN_RULES, URL
-from contexture.adapters.redaction._rules import Rule, RuleRedactor, merge_overlapping_spans
+from contexture.adapters.redaction._rules import HintFinder, Rule, RuleRedactor, merge_overlapping_spans
 from contexture.adapters.redaction.default import DEFAULT_ENTITIES, CompositeRedactor, NoopRedactor, default_redactor
 from contexture.errors import InvalidRequest
 from contexture.types import Span
@@ -80,9 +82,51 @@ def test_hostile_text_is_scanned_to_its_end(unit: str) -> None:
 
 
 @pytest.mark.parametrize("rule", [rule for rule in (*WRITTEN, *CREDENTIAL_RULES) if rule.hints])
-def test_hints_are_lower_case(rule: Rule) -> None:
-    """Hints are looked up in folded text, where an upper-case one would never be found."""
-    assert all(hint == hint.lower() for hint in rule.hints)
+def test_hints_have_capitals_only_where_the_case_decides(rule: Rule) -> None:
+    """A hint with a capital letter is looked up as it is, so a pattern that takes any case would be missed."""
+    takes_any_case = rule.pattern.flags & re.IGNORECASE or rule.near is not None
+
+    assert not takes_any_case or all(hint == hint.lower() for hint in rule.hints)
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule in CREDENTIAL_RULES if rule.hints], ids=lambda rule: rule.pattern.pattern[:40]
+)
+@given(data=st.data())
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+def test_a_text_that_a_pattern_matches_has_a_hint_of_it(rule: Rule, data: st.DataObject) -> None:
+    """No rule is skipped for a text that it would find something in."""
+    plain = re.compile(
+        rule.pattern.pattern.replace("++", "+").replace("}+", "}").replace("(?>", "(?:"), rule.pattern.flags
+    )
+    text = data.draw(st.from_regex(plain))
+
+    if rule.pattern.search(text):
+        assert HintFinder(rule.hints).find(text)
+        assert rule.quick is None or rule.quick.search(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["192.0.2.7", "at 10.20.30.40, twice", "fe80::1", "2001:DB8::8A2E:370:7334", "::ffff:192.0.2.1"]
+)
+def test_the_quick_pattern_of_an_address_matches_every_address(text: str) -> None:
+    """What is looked for first is part of every address."""
+    assert all(rule.quick is None or rule.quick.search(text) for rule in COMMON_RULES if rule.pattern.search(text))
+
+
+@given(
+    hints=st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=6, unique=True),
+    text=st.text(max_size=40),
+    data=st.data(),
+)
+def test_hints_are_found_wherever_they_stand(hints: list[str], text: str, data: st.DataObject) -> None:
+    """As they are if they have capital letters, in any case otherwise; in the order in which they were given."""
+    inserted = data.draw(st.sampled_from(["", *hints]))
+    at = data.draw(st.integers(0, len(text)))
+    whole = text[:at] + inserted + text[at:]
+    expected = [n for n, hint in enumerate(hints) if hint in (whole if hint != hint.lower() else whole.lower())]
+
+    assert expected == HintFinder(hints).find(whole)
 
 
 def test_overlapping_spans_become_one_that_covers_both() -> None:

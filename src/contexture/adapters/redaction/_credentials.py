@@ -186,14 +186,21 @@ ASSIGNMENT_RULES = (
 
 SECRET_LABEL = "SECRET"  # noqa: S105 - the label, not a credential
 
-# Each plug-in with its hints: without one of these strings none of its patterns can match.
+# Each plug-in with its hints: without one of these strings none of its patterns can match, in this case unless a
+# pattern takes any.
 _DETECT_SECRETS_PLUGINS: tuple[tuple[type[RegexBasedDetector], tuple[str, ...]], ...] = (
     (ArtifactoryDetector, ("AKC", "AP")),
     (AWSKeyDetector, ("A3T", "ABIA", "ACCA", "AKIA", "ASIA", "aws")),
     (AzureStorageKeyDetector, ("AccountKey=",)),
     (DiscordBotTokenDetector, (".",)),
     (GitHubTokenDetector, ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
-    (GitLabTokenDetector, ("gl", "GR1348941")),
+    (
+        GitLabTokenDetector,
+        (
+            *("glpat-", "gldt-", "glft-", "glsoat-", "glrt-", "glcbt-", "glimt-", "glptt-", "glagent-", "gloas-"),
+            "GR1348941",
+        ),
+    ),
     (MailchimpDetector, ("-us",)),
     (PypiTokenDetector, ("pypi-",)),
     (SendGridDetector, ("SG.",)),
@@ -201,6 +208,9 @@ _DETECT_SECRETS_PLUGINS: tuple[tuple[type[RegexBasedDetector], tuple[str, ...]],
     (StripeDetector, ("k_live_",)),
     (TwilioKeyDetector, ("AC", "SK")),
 )
+
+
+_DISCORD_MIDDLE = re.compile(r"\.[a-zA-Z\d_-]{6}\.")
 
 
 def valid_jwt(token: str) -> bool:
@@ -222,11 +232,18 @@ def random_token(value: str) -> bool:
 def _detect_secrets_rules() -> Iterable[Rule]:
     for plugin, hints in _DETECT_SECRETS_PLUGINS:
         for pattern in cast("Sequence[re.Pattern[str]]", plugin.denylist):
-            yield Rule(label=SECRET_LABEL, pattern=pattern, hints=tuple(map(str.lower, hints)))
+            quick = _DISCORD_MIDDLE if plugin is DiscordBotTokenDetector else None
+            yield Rule(label=SECRET_LABEL, pattern=pattern, hints=_fold_hints(pattern, hints), quick=quick)
 
 
 def _own_rule(pattern: str, *hints: str, group: int = 0) -> Rule:
-    return Rule(label=SECRET_LABEL, pattern=re.compile(pattern), hints=tuple(map(str.lower, hints)), group=group)
+    compiled = re.compile(pattern)
+    return Rule(label=SECRET_LABEL, pattern=compiled, hints=_fold_hints(compiled, hints), group=group)
+
+
+def _fold_hints(pattern: re.Pattern[str], hints: Sequence[str]) -> tuple[str, ...]:
+    """The hints of a pattern, in lower case if it takes any case."""
+    return tuple(map(str.lower, hints)) if pattern.flags & re.IGNORECASE else tuple(hints)
 
 
 OWN_RULES = (
@@ -244,13 +261,13 @@ OWN_RULES = (
         label=SECRET_LABEL,
         pattern=re.compile(r"(?<![\w.\-])eyJ[\w\-=]{1,4096}+\.[\w\-=]{1,16384}+(?:\.[\w\-=]{0,4096}+)?", re.ASCII),
         accepts=valid_jwt,
-        hints=("eyj",),
+        hints=("eyJ",),
     ),
     _own_rule(r"://[^\s:/?#\[\]@!$&'()*+,;=\"]{0,128}+:([^\s:/?#\[\]@\"'<>]{1,256}+)@", "://", group=1),
     _own_rule(r"(?i)\b(?:authorization|proxy-authorization)[\"']?\s{0,3}[:=]\s{0,3}[\"']?"
          r"(?:bearer|basic|token|digest)\s{1,3}([\w.~+/=\-]{8,4096}+)",
          "authorization", group=1),
-    _own_rule(r"(?i)\bbearer\s{1,3}([\w.~+/\-]{20,4096}+={0,2})", "bearer ", group=1),
+    _own_rule(r"(?i)\bbearer\s{1,3}([\w.~+/\-]{20,4096}+={0,2})", "bearer", group=1),
     _own_rule(r"//[^\s/]{1,256}+/(?:[^\s:]{1,256}+/)?:_authToken=\s{0,3}(npm_\w{1,128}|[A-Fa-f0-9-]{36})",
          ":_authToken=", group=1),
     _own_rule(r"(?<!\w)npm_[A-Za-z0-9]{36}(?!\w)", "npm_"),
@@ -268,7 +285,8 @@ OWN_RULES = (
     _own_rule(r"(?<![\w-])sk-ant-[A-Za-z0-9_-]{24,160}+", "sk-ant-"),
     _own_rule(r"(?<![\w-])sk-or-v1-[0-9a-f]{64}(?!\w)", "sk-or-v1-"),
     _own_rule(r"(?<!\w)\d{8,10}:AA[0-9A-Za-z_-]{33}(?![\w-])", ":AA"),
-    _own_rule(r"(?<!\w)(?:github_pat_\w{60,90}|gh[pousr]_[A-Za-z0-9]{36,255})", "github_pat_", "gh"),
+    _own_rule(r"(?<!\w)(?:github_pat_\w{60,90}|gh[pousr]_[A-Za-z0-9]{36,255})",
+         "github_pat_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
     _own_rule(r"(?i)xox[abeoprs](?:\.xox[bp])?-[\w-]{10,250}+", "xox"),
     _own_rule(r"(?i)\bxapp-\d-[\w-]{10,250}+", "xapp-"),
     _own_rule(r"(?i)https://hooks\.slack\.com/(?:services|workflows)/[\w/]{20,200}+", "hooks.slack.com"),
@@ -299,7 +317,10 @@ OWN_RULES = (
             r"(?:sess(?:ion)?[_\-]?(?:id|token|key)?|(?<![a-z])sid|(?:csrf|xsrf|remember)[_\-]?(?:middleware)?token)"
             r"\"?=\"?([\w%+/.~:\-]{16,4096}+={0,2})", re.IGNORECASE),
         accepts=random_token,
-        hints=("sess=", "session", "sessid", "sess_", "sess-", "sid=", "csrf", "xsrf", "remember_", "remember-"),
+        hints=(
+            "sess=", 'sess"', "session", "sessid", "sesstoken", "sesskey", "sess_", "sess-", "sid=", 'sid"', "csrf",
+            "xsrf", "remember_", "remember-", "remembertoken", "remembermiddleware",
+        ),
         group=1,
     ),
     _own_rule(r"(?i)\bcookie[\"']?[ \t]{0,4}:[ \t]{0,4}[\"']?((?:[\w.\-]{1,64}+=[^\r\n\"';]{0,256}+;[ ]?){0,8}"

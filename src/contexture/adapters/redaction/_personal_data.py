@@ -271,12 +271,14 @@ IP_V4 = Rule(
     accepts=reachable_address,
     unless=VERSION_WORDS,
     hints=(".",),
+    quick=re.compile(r"\.\d{1,3}\.\d", re.ASCII),
 )
 IP_V6 = Rule(
     label="IP",
     pattern=re.compile(r"(?<![\w:.])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:])", re.IGNORECASE | re.ASCII),
     accepts=reachable_address,
     hints=(":",),
+    quick=re.compile(r":[0-9a-fA-F]{0,4}:", re.ASCII),
 )
 SSN = Rule(  # with a hyphen or two dots; with spaces alone it needs its name
     label="SSN",

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+import numpy as np
+
 from contexture.types import Span
 
 
@@ -49,9 +51,10 @@ class Rule:
 
     `accepts` validates the matched text. With `near`, the closest context word before the match must be one of `near`
     rather than of `unless`, or `behind` must match directly after it. Without `near`, no `unless` word may precede the
-    match. `hints` are lower-case strings, one of which a text must contain for the pattern to match; a rule without
-    hints needs six digits close together. `group` is the part of the match that is redacted; `LAST_GROUP` is the last
-    group that matched.
+    match. `hints` are strings, one of which a text must contain for the pattern to match, in any case unless the hint
+    has a capital letter; a rule without hints needs six digits close together. `quick` is a pattern that also matches
+    wherever `pattern` does, and is found faster. `group` is the part of the match that is redacted; `LAST_GROUP` is the
+    last group that matched.
     """
 
     label: str
@@ -61,6 +64,7 @@ class Rule:
     behind: re.Pattern[str] | None = None
     unless: re.Pattern[str] | None = None
     hints: tuple[str, ...] = ()
+    quick: re.Pattern[str] | None = None
     group: int = 0
     score: float = 1.0
 
@@ -105,6 +109,53 @@ def fingerprint(parts: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
+class HintFinder:
+    """Finds which of many short strings a text contains, faster than looking for one after the other.
+
+    A string is looked for only if three of its pairs of bytes occur in the lower-case text.
+    """
+
+    def __init__(self, hints: Sequence[str]) -> None:
+        self._hints = tuple((hint, hint != hint.lower()) for hint in hints)
+        pairs = np.array([_rare_pairs(hint.lower().encode()) for hint in hints], np.intp).reshape(-1, 3)
+        self._first, self._second, self._third = pairs.T.copy()
+
+    def find(self, text: str) -> list[int]:
+        """The numbers of the strings that the text contains: as they are if they have capital letters, or in any case.
+
+        Their order is that of the strings.
+        """
+        folded = text.lower()
+        data = folded.encode("utf-8", "surrogatepass")
+        present = np.zeros(1 << 16, np.bool_)
+        present[np.frombuffer(data, np.uint16, len(data) // 2)] = True
+        if data:
+            present[np.frombuffer(data, np.uint16, (len(data) - 1) // 2, offset=1)] = True
+        present[np.frombuffer(data, np.uint8)] = True  # a string of one byte is a pair with zero
+        likely = np.flatnonzero(present[self._first] & present[self._second] & present[self._third])
+        return [at for at in likely.tolist() if self._contains(at, text, folded)]
+
+    def _contains(self, at: int, text: str, folded: str) -> bool:
+        hint, is_exact = self._hints[at]
+        return hint in (text if is_exact else folded)
+
+
+_COMMON_BYTES = b" etaoinsrhldcumfpgwybvkxjqz"
+
+
+def _rare_pairs(hint: bytes) -> list[int]:
+    """Three pairs of neighbouring bytes of a string, the rarest in English, as numbers; a short string repeats some."""
+    if len(hint) == 1:
+        return [hint[0]] * 3
+    pairs = sorted({hint[at : at + 2] for at in range(len(hint) - 1)}, key=_commonness)
+    numbers = [int(number) for pair in pairs[:3] for number in np.frombuffer(pair, np.uint16)]
+    return (numbers * 3)[:3]
+
+
+def _commonness(pair: bytes) -> tuple[int, bytes]:
+    return sum(len(_COMMON_BYTES) - _COMMON_BYTES.find(byte) for byte in pair if byte in _COMMON_BYTES), pair
+
+
 class RuleRedactor:
     """Redactor that applies a set of rules.
 
@@ -113,10 +164,12 @@ class RuleRedactor:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._numeric = tuple(rule for rule in rules if not rule.hints)
-        self._hinted: dict[str, list[Rule]] = {}
+        hinted: dict[str, list[Rule]] = {}
         for rule in rules:
             for hint in rule.hints:
-                self._hinted.setdefault(hint, []).append(rule)
+                hinted.setdefault(hint, []).append(rule)
+        self._hinted = tuple(hinted.values())
+        self._finder = HintFinder(tuple(hinted))
         self._rules = f"rules-{fingerprint(rule.identity for rule in rules)}"
 
     @property
@@ -131,6 +184,6 @@ class RuleRedactor:
 
     def _applicable_rules(self, text: str) -> Iterable[Rule]:
         """Rules that can match this text, by their hints; for most titles and labels there are none."""
-        folded = text.lower()
-        due = {id(rule): rule for hint, rules in self._hinted.items() if hint in folded for rule in rules}
-        return (*due.values(), *(self._numeric if SIX_DIGITS.search(text) else ()))
+        due = {id(rule): rule for at in self._finder.find(text) for rule in self._hinted[at]}
+        likely = (rule for rule in due.values() if rule.quick is None or rule.quick.search(text))
+        return (*likely, *(self._numeric if SIX_DIGITS.search(text) else ()))
