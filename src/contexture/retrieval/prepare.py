@@ -21,8 +21,8 @@ from contexture.retrieval.compute_thread import ComputeThread
 from contexture.retrieval.encoders import Encoders
 from contexture.text.language import detect_language
 from contexture.text.segmentation import TextRange, invert_ranges, split_passages, split_sentences
-from contexture.text.simhash import simhash
-from contexture.text.terms import bm25_weights
+from contexture.text.simhash import hash_words
+from contexture.text.terms import split_words, weigh_words
 from contexture.text.unicode import is_valid_unicode, repair_text
 from contexture.types import (
     Collection,
@@ -226,16 +226,26 @@ class Preparer:
         self, piece: _PassageDraft, lang: str, vectors: Mapping[str, Vector], redactions: Sequence[Span]
     ) -> Passage:
         start, end = piece.offsets
+        words = split_words(piece.text)
         return Passage(
             start=start,
             end=end,
             sentences=tuple((first - start, last - start) for first, last in piece.sentences),
             redactions=clip_spans(redactions, start, end),
             tokens={counter.encoding: counter.count(piece.text) for counter in self._counters},
-            simhash=simhash(piece.text),
-            terms=bm25_weights(piece.search_text, lang),
+            simhash=hash_words(words),
+            terms=weigh_words(_words_to_search(piece, words), lang),
             vectors=vectors,
         )
+
+
+def _words_to_search(piece: _PassageDraft, words: list[str]) -> list[str]:
+    """The words that a passage is searched by, given those of its text."""
+    if piece.search_text == piece.text:
+        return words
+    head = piece.search_text.removesuffix(piece.text)
+    is_joined = len(head) == len(piece.search_text) or not head[-1:].isspace()
+    return split_words(piece.search_text) if is_joined else [*split_words(head), *words]
 
 
 _MAX_SENTENCE_BEFORE = 300

@@ -55,11 +55,17 @@ def attach_text_facts(
         found=tuple((span.start, span.end, span.label, span.score) for span in item.redactions),
         rules=item.rules,
         tokens={counter.encoding: counter.count(shown(text)) for counter in counters},
-        hash=f"{simhash(text):x}",
+        hash=f"{_hash_text(item):x}",
     )
     # As one JSON string, because a search reads the payloads of many records and needs the facts of few.
     encoded = msgspec.json.encode(facts).decode()
     return replace(item, record=changed(item.record, payload={**item.record.payload, _FACTS_FIELD: encoded}))
+
+
+def _hash_text(item: PreparedRecord) -> int:
+    """The similarity hash of a record's text, which is known if one passage holds all of it."""
+    text, first = item.record.text, item.passages[0] if item.passages else None
+    return first.simhash if first is not None and first.end - first.start == len(text) else simhash(text)
 
 
 def read_text_facts(record: Record) -> TextFacts:

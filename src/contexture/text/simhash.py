@@ -14,12 +14,11 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from contexture.text.terms import split_words
+from contexture.text.terms import WordTable, split_words
 
 Shingle: TypeAlias = tuple[str, ...]
 
 _SHINGLE_WORDS = 3
-_BITS = np.arange(64, dtype=np.uint64)
 _HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _HASH_MIXER = np.uint64(0xBF58476D1CE4E5B9)
 _HASH_SHIFT = np.uint64(31)
@@ -73,14 +72,19 @@ def _common_prefix_length(left: str, right: str) -> int:
 
 def simhash(text: str) -> int:
     """The similarity hash of a text; texts without words hash to 0."""
-    found = _hash_shingles(text)
+    return hash_words(split_words(text))
+
+
+def hash_words(words: Sequence[str]) -> int:
+    """The similarity hash of a text with these words, which `split_words` gives."""
+    found = _hash_shingles(words)
     if not len(found):
         return 0
     spread = found * _HASH_MULTIPLIER
     spread = (spread ^ (spread >> _HASH_SHIFT)) * _HASH_MIXER
-    votes = ((spread[:, None] >> _BITS) & np.uint64(1)).sum(axis=0)
-    winners = votes * 2 > len(found)
-    return int((winners.astype(np.uint64) << _BITS).sum())
+    bits = np.unpackbits(spread.astype("<u8", copy=False).view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+    winners = bits.sum(axis=0, dtype=np.uint32) * 2 > len(found)
+    return int.from_bytes(np.packbits(winners, bitorder="little").tobytes(), "little")
 
 
 def hamming_distance(left: int, right: int) -> int:
@@ -88,14 +92,20 @@ def hamming_distance(left: int, right: int) -> int:
     return (left ^ right).bit_count()
 
 
-def _hash_shingles(text: str) -> npt.NDArray[np.uint64]:
-    tokens = split_words(text)
-    if len(tokens) < _SHINGLE_WORDS:
-        return np.array([_word_hash(" ".join(tokens))] if tokens else [], np.uint64)
-    ids = np.array([_word_hash(token) for token in tokens], np.uint64)
-    return np.unique((ids[:-2] * _HASH_MULTIPLIER ^ ids[1:-1]) * _HASH_MIXER ^ ids[2:])
+def _hash_shingles(words: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """The distinct hashes of every run of three words."""
+    if len(words) < _SHINGLE_WORDS:
+        return np.array([_hash_word(" ".join(words))] if words else [], np.uint64)
+    ids = np.fromiter(map(_WORD_HASHES.__getitem__, words), np.uint64, len(words))
+    hashes = (ids[:-2] * _HASH_MULTIPLIER ^ ids[1:-1]) * _HASH_MIXER ^ ids[2:]
+    hashes.sort()
+    is_first = np.ones(len(hashes), np.bool_)
+    np.not_equal(hashes[1:], hashes[:-1], out=is_first[1:])
+    return hashes[is_first]
 
 
-@lru_cache(maxsize=100_000)
-def _word_hash(word: str) -> int:
+def _hash_word(word: str) -> int:
     return zlib.crc32(word.encode("utf-8", "surrogatepass"))
+
+
+_WORD_HASHES = WordTable(_hash_word, most=100_000)

@@ -14,11 +14,12 @@ import re
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from importlib import import_module
-from typing import Any, cast
+from itertools import chain
+from typing import Any, TypeVar, cast
 
 import Stemmer
 
@@ -37,20 +38,37 @@ _TOKEN_ASCII = re.compile(r"[a-z0-9]+")
 _CAMEL_ASCII = re.compile(r"[a-z][A-Z]")
 _APOSTROPHE = re.compile(r"(?<=\w)['\u2019\u02bc](?=\w)")
 _CAMEL = re.compile(r"(?<=[a-z\u0430-\u044f])(?=[A-Z\u0410-\u042f])")
+_CAMEL_PAIR = re.compile(r"[a-z\u0430-\u044f][A-Z\u0410-\u042f]")
 _CAMEL_WORD = re.compile(r"\b[^\W\d_]+[a-z\u0430-\u044f][A-Z\u0410-\u042f][^\W\d_]*\b")
 _CYRILLIC = re.compile(r"[\u0400-\u04ff]")
 _LETTERS_AND_DIGITS = re.compile(r"[^\W\d_]{2,}|\d{2,}")
 
 Stem = Callable[[str], str]
+_T = TypeVar("_T")
 
 
 def _make_stemmer(language: str) -> Stem:
-    return cast("Stem", Stemmer.Stemmer(language).stemWord)  # pyright: ignore[reportUnknownMemberType]
+    return cast("Stem", Stemmer.Stemmer(language, 0).stemWord)  # pyright: ignore[reportUnknownMemberType]
 
 
 _stem_english = _make_stemmer("english")
 _stem_russian = _make_stemmer("russian")
 _STEMMERS = {"de": _make_stemmer("german"), "fr": _make_stemmer("french"), "es": _make_stemmer("spanish")}
+
+
+class WordTable(dict[str, _T]):
+    """What a function gives for each word: computed once, and again after the table was full and has been emptied."""
+
+    def __init__(self, compute: Callable[[str], _T], *, most: int) -> None:
+        super().__init__()
+        self._compute = compute
+        self._most = most
+
+    def __missing__(self, word: str) -> _T:
+        if len(self) >= self._most:
+            self.clear()
+        found = self[word] = self._compute(word)
+        return found
 
 
 def split_words(text: str) -> list[str]:
@@ -62,8 +80,8 @@ def split_words(text: str) -> list[str]:
         parted = _CAMEL_WORD.sub(_with_camel_parts, text) if _CAMEL_ASCII.search(text) else text
         plain = _APOSTROPHE.sub(" ", parted) if "'" in parted else parted
         return _TOKEN_ASCII.findall(plain.lower())
-    folded = unicodedata.normalize("NFKC", text)
-    parted = _CAMEL_WORD.sub(_with_camel_parts, folded)
+    folded = text if unicodedata.is_normalized("NFKC", text) else unicodedata.normalize("NFKC", text)
+    parted = _CAMEL_WORD.sub(_with_camel_parts, folded) if _CAMEL_PAIR.search(folded) else folded
     return _TOKEN.findall(_APOSTROPHE.sub(" ", parted.lower().replace("ё", "е")))
 
 
@@ -98,17 +116,26 @@ def extract_terms(text: str) -> list[int]:
 
 def index_terms(text: str, lang: str = "") -> list[int]:
     """Ids under which an index holds the words of a text in this language, in order, with repeats."""
-    return [found for word in split_words(text) for found in _index_ids(word, lang)]
+    return list(_index_words(split_words(text), lang))
+
+
+def _index_words(words: Iterable[str], lang: str) -> Iterator[int]:
+    return chain.from_iterable(map(_index_table(lang if lang in _STEMMERS else "").__getitem__, words))
+
+
+@cache
+def _index_table(lang: str) -> WordTable[tuple[int, ...]]:
+    return WordTable(partial(_index_ids, lang=lang), most=200_000)
 
 
 def question_terms(text: str, lang: str = "") -> tuple[frozenset[int], ...]:
     """By word of a question, without repeats, every id under which an index may hold it."""
     words = dict.fromkeys(split_words(text))
-    found = (frozenset((*_index_ids(word, lang), *_stem_ids(word))) for word in words if word not in _STOP_WORDS)
+    held = _index_table(lang if lang in _STEMMERS else "")
+    found = (frozenset((*held[word], *_stem_ids(word))) for word in words if word not in _STOP_WORDS)
     return tuple(dict.fromkeys(ids for ids in found if ids))
 
 
-@lru_cache(maxsize=200_000)
 def _index_ids(word: str, lang: str) -> tuple[int, ...]:
     if word in _STOP_WORDS or (lang in _STEMMERS and word in STOPWORDS[lang]):
         return ()
@@ -192,7 +219,12 @@ def _hash_term(term: str) -> int:
 
 def bm25_weights(text: str, lang: str = "") -> Mapping[int, float]:
     """BM25 term weights of a stored text, without IDF, which depends on the records the scope may read."""
-    counts = Counter(index_terms(text, lang))
-    length = sum(counts.values())
-    norm = _K1 * (1 - _B + _B * length / AVERAGE_DOCUMENT_TERMS)
-    return {term: count * (_K1 + 1) / (count + norm) for term, count in counts.items()}
+    return weigh_words(split_words(text), lang)
+
+
+def weigh_words(words: Iterable[str], lang: str = "") -> Mapping[int, float]:
+    """BM25 term weights of a stored text with these words, which `split_words` gives."""
+    counts = Counter(_index_words(words, lang))
+    norm = _K1 * (1 - _B + _B * counts.total() / AVERAGE_DOCUMENT_TERMS)
+    by_count = {count: count * (_K1 + 1) / (count + norm) for count in set(counts.values())}
+    return {term: by_count[count] for term, count in counts.items()}
