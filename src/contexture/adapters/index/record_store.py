@@ -13,8 +13,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.access_classes import AccessClass
@@ -628,19 +631,20 @@ class SqliteRecordStore:
         return Counter(dict(rows.fetchall()))
 
     def _count_terms(self, db: sqlite3.Connection, rows: Sequence[PassageRow], sign: int) -> None:
-        terms: Counter[tuple[int, int]] = Counter()
-        passages: Counter[int] = Counter()
+        by_class: dict[int, list[PassageRow]] = {}
         for row in rows:
-            passages[row.access] += 1
-            terms.update((term, row.access) for term in codec.term_arrays(row.facts)[0].tolist())
-        db.executemany(
-            "INSERT INTO frequencies VALUES (?, ?, ?) "
-            "ON CONFLICT DO UPDATE SET passages = passages + excluded.passages",
-            [(term, access, sign * count) for (term, access), count in terms.items()],
-        )
+            by_class.setdefault(row.access, []).append(row)
+        for access, some in by_class.items():
+            held = np.concatenate([codec.term_arrays(row.facts)[0] for row in some])
+            terms, counts = np.unique(held, return_counts=True)  # in the order of the table
+            db.executemany(
+                "INSERT INTO frequencies VALUES (?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET passages = passages + excluded.passages",
+                zip(terms.tolist(), repeat(access), (sign * counts).tolist(), strict=False),
+            )
         db.executemany(
             "UPDATE classes SET passages = passages + ? WHERE class = ?",
-            [(sign * count, access) for access, count in passages.items()],
+            [(sign * len(some), access) for access, some in by_class.items()],
         )
 
     def _select(self, condition: str, parameters: Sequence[Any]) -> Iterator[PassageRow]:
