@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from contexture.pages._names import Subject, list_subjects, names_company
 from contexture.pages.records import FinancialStatement, find_form, find_quarter, find_statement_names
 from contexture.text.terms import extract_terms
 
@@ -115,6 +116,7 @@ class QuestionFields:
 
     `contents` says that it asks for the contents of a document, such as its chapters. `terms` are those of its words
     by which it may ask for a row of a table, none if it asks for a reason, and `related_terms` those of `related`.
+    `subjects` are the names in it, and `content_terms` all its words.
     """
 
     names: frozenset[str] = frozenset()
@@ -126,6 +128,8 @@ class QuestionFields:
     contents: bool = False
     terms: frozenset[int] = frozenset()
     related_terms: frozenset[int] = frozenset()
+    subjects: tuple[Subject, ...] = ()
+    content_terms: frozenset[int] = frozenset()
 
 
 def read_question(question: str) -> QuestionFields:
@@ -148,6 +152,8 @@ def read_question(question: str) -> QuestionFields:
         terms=frozenset(extract_terms(amount)),
         related_terms=frozenset(extract_terms(related_words(amount))),
         contents=_CONTENTS.search(question) is not None,
+        subjects=list_subjects(question),
+        content_terms=frozenset(extract_terms(question)),
     )
 
 
@@ -163,9 +169,8 @@ def weigh_page(asked: QuestionFields, payload: Mapping[str, Any], *, row: float 
     `row` is the result of `match_rows`; it counts twice on a page with a financial statement. A list of contents has
     the words of the pages that it names, and ranks below them.
     """
-    company = squeeze_name(payload.get("company") or "")
     weight = 1.0
-    weight += _COMPANY_WEIGHT * bool(company and company in asked.names)
+    weight += _COMPANY_WEIGHT * names_company(asked.subjects, asked.names, payload.get("company") or "")
     weight += _YEAR_WEIGHT * (not asked.years.isdisjoint(payload.get("years") or ()))
     weight += _QUARTER_WEIGHT * bool(asked.quarter and asked.quarter == payload.get("quarter"))
     weight += _FORM_WEIGHT * bool(asked.form and asked.form == payload.get("form"))
@@ -218,11 +223,6 @@ def _label_terms(label: str) -> frozenset[int]:
     name = _LABEL_TAIL.sub("", label)
     terms = frozenset(extract_terms(name)) if _LETTER.search(name) else frozenset[int]()
     return terms if terms - _GENERAL_TERMS else frozenset()
-
-
-def squeeze_name(name: str) -> str:
-    """A name in lower case without spaces and punctuation, as it is compared."""
-    return "".join(_WORD.findall(name.casefold()))
 
 
 def _list_names(question: str) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from contexture.documents import Page, Region, RegionKind
+from contexture.pages._names import clean_company
 from contexture.pages.images import image_name, thumb_name
 from contexture.pages.values import Document, DocumentSummary, StoredPage, pack_regions, unpack_regions
 from contexture.retrieval.prepare import PASSAGE_CHARS, PassageCut
@@ -36,11 +37,6 @@ _MIN_CONTENTS_ITEMS = 6
 _CONTENTS_ITEM = re.compile(r"[-*] .*[^\W\d_].* (?:\d{1,4}|[ivxlc]{1,6}|[A-Z]-\d{1,3})")
 
 _REGISTRANT = re.compile(r"\n\W*([^\n|]{2,80})\s*\n[^\n]{0,20}\(?\s*exact name of registrant", re.IGNORECASE)
-_COMPANY_SUFFIX = re.compile(
-    r"[\s,]+(?:inc|incorporated|corp|corporation|company|co|plc|ltd|limited|llc|l\.?p|n\.?v|s\.?a|ag|se|group|holdings?"
-    r"|and subsidiaries|& co)\b\.?",
-    re.IGNORECASE,
-)
 _PERIOD_TOKEN = re.compile(r"(?:fy|q)?(?:19|20)?\d\d(?:q[1-4])?|(?:19|20)\d\dq[1-4]|q[1-4]|fy\d\d", re.IGNORECASE)
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _FISCAL_YEAR = re.compile(
@@ -133,7 +129,7 @@ def _find_company(stem: str, start: str) -> str:
     """The registrant that the first page names, or the words of the file's name before a period or a form."""
     named = _REGISTRANT.search(start)
     if named:
-        return _COMPANY_SUFFIX.sub("", named[1].strip(" *#_")).strip()
+        return clean_company(named[1])
     words: list[str] = []
     for word in re.split(r"[_\s-]+", stem):
         if _PERIOD_TOKEN.fullmatch(word) or find_form(word):

@@ -14,6 +14,7 @@ from contexture.documents import BoundingBox, Page
 from contexture.errors import InvalidRequest, NotPermitted, SourceError
 from contexture.ledger import Trace
 from contexture.pages._questions import QuestionFields, match_label, match_rows, read_question, weigh_page
+from contexture.pages._support import MIN_SIMILARITY, ReportFilter, is_supported, make_report_filter
 from contexture.pages.images import PageImages
 from contexture.pages.records import (
     DOCUMENT_KIND,
@@ -33,10 +34,8 @@ from contexture.pipeline.fence import fence
 from contexture.ports import Index, PrivateIds, RemovalListener, TokenCounter, keep_copies
 from contexture.retrieval.candidates import candidate_from_passage
 from contexture.retrieval.prepare import EnsuredCollection, Preparer, prepared_characters
-from contexture.retrieval.search import SEMANTIC, FoundPassage, HybridSearch
+from contexture.retrieval.search import FoundPassage, HybridSearch
 from contexture.retrieval.text_facts import attach_text_facts
-from contexture.text.language import detect_language
-from contexture.text.terms import extract_terms
 from contexture.text.unicode import repair_text
 from contexture.types import Candidate, Equals, Filter, PreparedRecord, Receipt, Record, Scope
 
@@ -66,8 +65,7 @@ _SUPPORT_SHARE = 0.3  # of the score of a page's second and third passage that c
 _SUPPORTING_PASSAGES = 2
 _VISUAL_SUPPORT_SHARE = 0.15  # of the visual score of a page that text search finds too
 _VISUAL_ONLY_SHARE = 0.8  # of the best text score: the best page that only visual search finds
-_MIN_SIMILARITY = 0.5  # calibrated: questions that the pages answer have .8 and more, others .4 and less
-_MIN_FOREIGN_SIMILARITY = 0.45  # of a question in another language than English, whose pages may be English: .48, .38
+_MAX_FRONT_PAGES = 64  # documents whose first pages are read for a name
 _LAST_PAGES = 16  # pages among which the last picture of a document is looked for
 _PREPARE_BATCH = 16  # pages prepared at a time, so that progress is steady
 
@@ -288,12 +286,17 @@ class PageStore:
             return ()
         if not await self._made.exists(scope):
             return ()
+        asked = read_question(question)
         read, seen = await asyncio.gather(
-            self._search_text(scope, question, k, where, trace) if text else _no_text_hits(),
+            self._search_text(scope, question, asked, k, where, trace) if text else _no_text_hits(),
             self._search_visual(scope, question, k, where, trace) if visual else _no_visual_hits(),
         )
-        found = read or {}
-        names = await self._file_names(scope, found, seen, supported=read is None or bool(read))
+        if read is None:
+            return merge_hits({}, seen, await self._file_names(scope, {}, seen), k)
+        reports = await self._filter_reports(scope, asked, read)
+        kept = [each for each in read if reports.allows(each.hit.record.payload, each.hit.text)]
+        found = group_by_page(kept, _COLLECTION, self._rules, asked) if is_supported(kept, question) else {}
+        names = await self._file_names(scope, found, seen, reports, supported=bool(found))
         return merge_hits(found, seen, names, k)
 
     # --- internals ---
@@ -309,21 +312,26 @@ class PageStore:
                 raise NotPermitted(f"record {document.doc_id!r} cannot be written by user {scope.user!r}")
 
     async def _search_text(
-        self, scope: Scope, question: str, k: int, where: Filter | None, trace: Trace
-    ) -> Mapping[PageKey, FoundPage] | None:
-        """The pages found by their text, none if it does not support the question; None if the search failed."""
+        self, scope: Scope, question: str, asked: QuestionFields, k: int, where: Filter | None, trace: Trace
+    ) -> Sequence[FoundPassage] | None:
+        """The passages found by their text; None if the search failed."""
         pool = _PASSAGES_PER_PAGE * max(k, _MIN_PAGES)
-        asked = read_question(question)
         try:
-            found = await self._search.search(
+            return await self._search.search(
                 scope, _COLLECTION, question, where=where, pool=pool, trace=trace, related=asked.related
             )
         except SourceError as failure:
             trace.add_degradation("pages", failure)
             return None
-        if not _is_supported(found, question):
-            return {}
-        return group_by_page(found, _COLLECTION, self._rules, asked)
+
+    async def _filter_reports(self, scope: Scope, asked: QuestionFields, found: Sequence[FoundPassage]) -> ReportFilter:
+        """Which pages of reports may answer; the first pages of reports are read only if a name is in no other."""
+        reports = make_report_filter(asked, found)
+        if not reports.strangers:
+            return reports
+        documents = dict.fromkeys(each.hit.record.payload["doc_id"] for each in found)
+        first = [(doc_id, page) for doc_id in [*documents][:_MAX_FRONT_PAGES] for page in (1, 2)]
+        return reports.close(await self._get_records(scope, first))
 
     async def _search_visual(
         self, scope: Scope, question: str, k: int, where: Filter | None, trace: Trace
@@ -335,11 +343,18 @@ class PageStore:
             return ()
 
     async def _file_names(
-        self, scope: Scope, read: Mapping[PageKey, FoundPage], seen: Sequence[VisualHit], *, supported: bool
+        self,
+        scope: Scope,
+        read: Mapping[PageKey, FoundPage],
+        seen: Sequence[VisualHit],
+        reports: ReportFilter | None = None,
+        *,
+        supported: bool = True,
     ) -> Mapping[PageKey, str]:
         """The file name of each visual hit whose page is stored; a page in only one collection is half-written.
 
         Unless text search supports the question, a weak hit is left out if its page has text: it would have been found.
+        So is a hit that `reports` does not allow.
         """
         scores = {(each.doc_id, each.page): each.score for each in seen}
         known = {place: read[place].filename for place in scores if place in read}
@@ -348,7 +363,8 @@ class PageStore:
         others = {(each.payload["doc_id"], each.payload["page"]): each for each in records}
         return known | {
             place: record.source for place, record in others.items()
-            if supported or scores[place] >= _MIN_SIMILARITY or not record.text.strip()
+            if (supported or scores[place] >= MIN_SIMILARITY or not record.text.strip())
+            and (reports is None or reports.allows(record.payload, record.text))
         }  # fmt: skip
 
     async def _get_records(self, scope: Scope, wanted: Sequence[PageKey]) -> Sequence[Record]:
@@ -454,16 +470,6 @@ def _weigh_found(asked: QuestionFields, found: Sequence[FoundPassage]) -> float:
     payload = found[0].hit.record.payload
     row = max(match_rows(asked, each.hit.text) for each in found)
     return weigh_page(asked, payload, row=row)
-
-
-def _is_supported(found: Sequence[FoundPassage], question: str) -> bool:
-    """Whether a passage means what the question does, or has more than half of its terms."""
-    similar = [each.signals[SEMANTIC] for each in found if SEMANTIC in each.signals]
-    least = _MIN_SIMILARITY if detect_language(question) == "en" else _MIN_FOREIGN_SIMILARITY
-    if not similar or max(similar) >= least:
-        return bool(found)
-    terms = len(set(extract_terms(question)))
-    return any(each.hit.matched is None or 2 * each.hit.matched > terms for each in found)
 
 
 def _pool_scores(found: Sequence[FoundPassage]) -> float:
