@@ -1,4 +1,5 @@
 """Comparison of sentences: agreement, update, conflict or no relation, judged without a model."""
+# ruff: noqa: E501 - pairs of sentences read best on one line
 
 from __future__ import annotations
 
@@ -129,6 +130,36 @@ def test_long_sentences_are_related_by_what_they_say(one, other, days, relation)
     second = ComparedSentence(text=other, lang=lang, time=day + timedelta(days=days))
 
     assert relation == compare_sentences(first, second).relation == compare_sentences(second, first).relation
+
+
+OTHER_PARTS = [
+    ("Harbour revenue was 12 million dollars in the first quarter.", "Harbour revenue was 14 million dollars in the second quarter."),
+    ("Exports of grain were 4 million tonnes in 2022.", "Exports of grain were 5 million tonnes in 2023."),
+    ("The harbour handled 310 ships in April.", "The harbour handled 290 ships in May."),
+    ("The northern pier is 300 metres long.", "The southern pier is 420 metres long."),
+    ("The first phase of the port costs 12 million dollars.", "The second phase of the port costs 30 million dollars."),
+    ("Порт обработал 310 судов в апреле.", "Порт обработал 290 судов в мае."),
+    ("В 2022 году экспорт зерна составил 4 млн рублей.", "В 2023 году экспорт зерна составил 5 млн рублей."),
+    ("Выручка порта за первый квартал составила 12 млн рублей.", "Выручка порта за второй квартал составила 15 млн рублей."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other"), OTHER_PARTS)
+def test_figures_of_other_periods_and_parts_are_no_updates(one, other):
+    """Of another year, quarter, month, phase or side of a thing; without these words they are."""
+    lang, day = "en" if one.isascii() else "ru", time_of("2026-03-10")
+    first = ComparedSentence(text=one, lang=lang, time=day)
+    second = ComparedSentence(text=other, lang=lang, time=day + timedelta(days=8))
+
+    assert "unrelated" == compare_sentences(first, second).relation == compare_sentences(second, first).relation
+
+
+def test_a_state_that_holds_now_has_a_newer_figure_in_a_later_month():
+    """Unlike what happened during a month."""
+    first = ComparedSentence(text="The bank's rate is 4 percent in May.", time=time_of("2026-05-10"))
+    second = ComparedSentence(text="The bank's rate is 5 percent in June.", time=time_of("2026-06-10"))
+
+    assert "update" == compare_sentences(first, second).relation
 
 
 QUANTITIES = {

@@ -84,7 +84,7 @@ def compare_sentences(one: ComparedSentence, other: ComparedSentence, meaning: f
     left, right = _analyse(one.text), _analyse(other.text)
     if one.lang != other.lang:
         return _compare_languages(one, other, left, right, meaning or 0.0)
-    if _differ_in_place(left, right):
+    if _differ_in_place(left, right) or (left.figures and right.figures and _differ_in_part(one.text, other.text)):
         return UNRELATED
     if _count_same_event(left, right):
         return _judge_figures(one, other, "people")
@@ -100,6 +100,49 @@ def compare_sentences(one: ComparedSentence, other: ComparedSentence, meaning: f
         return _judge_figures(one, other, unit) if same else UNRELATED
     verdict = _judge_words(left, right)
     return UNRELATED if verdict == AGREEMENT and _is_another_story(one, other, left, right) else verdict
+
+
+# What a figure is of, by kind: the same thing of another year, quarter or part has another figure, which is no update.
+_PARTS: tuple[tuple[re.Pattern[str], ...], ...] = tuple(
+    tuple(re.compile(rf"(?<!\w)(?:{words})(?!\w)", re.IGNORECASE) for words in alternatives)
+    for alternatives in (
+        (
+            "first|1st|перв(?:ый|ая|ое|ого|ой|ом|ую)",
+            "second|2nd|втор(?:ой|ая|ое|ого|ом|ую)",
+            "third|3rd|трет(?:ий|ья|ье|ьего|ьей|ьем|ью)",
+            "fourth|4th|четверт(?:ый|ая|ое|ого|ой|ом|ую)",
+        ),
+        ("q1", "q2", "q3", "q4"),
+        (r"north(?:ern)?|северн\w+", r"south(?:ern)?|южн\w+", r"east(?:ern)?|восточн\w+", r"west(?:ern)?|западн\w+"),
+        (r"men|boys|мужчин\w*", r"women|girls|женщин\w*"),
+        (r"adults?|взросл\w+", "children|дет(?:и|ей|ям)"),
+        (r"imports?|imported|импорт\w*", r"exports?|exported|экспорт\w*"),
+        (r"domestic|внутренн\w+", r"foreign|international|внешн\w+|международн\w+"),
+    )
+)
+_OWN_YEAR = re.compile(r"\b(?:in|for|of|during|fiscal|fy|в|за)\s?(?:the year\s)?((?:19|20)\d\d)\b", re.IGNORECASE)
+_OWN_MONTH = re.compile(
+    r"\b(?:in|for|during|в|за)\s(january|february|march|april|may|june|july|august|september|october|november|december"
+    r"|январ|феврал|март|апрел|ма[йея]|июн|июл|август|сентябр|октябр|ноябр|декабр)", re.IGNORECASE,
+)  # fmt: skip
+_STATE = re.compile(r"\b(?:is|are|stands?|remains?|has|have|составляет|равн[аоы])\b", re.IGNORECASE)
+
+
+def _differ_in_part(one: str, other: str) -> bool:
+    """Whether two sentences are of different years, months, quarters or parts of one thing.
+
+    A state that holds now, such as a rate "in May", has a newer figure in a later month.
+    """
+    for pattern in (_OWN_YEAR, _OWN_MONTH):
+        mine, theirs = ({found.lower() for found in pattern.findall(text)} for text in (one, other))
+        if mine and theirs and mine.isdisjoint(theirs) and not (pattern is _OWN_MONTH and _STATE.search(other + one)):
+            return True
+    return any(_have_other_part(one, other, alternatives) for alternatives in _PARTS)
+
+
+def _have_other_part(one: str, other: str, alternatives: Sequence[re.Pattern[str]]) -> bool:
+    mine, theirs = ({at for at, each in enumerate(alternatives) if each.search(text)} for text in (one, other))
+    return bool(mine and theirs) and mine.isdisjoint(theirs)
 
 
 _REFERENCE_BACK = re.compile(
