@@ -117,6 +117,15 @@ async def test_a_year_is_looked_for_in_the_reports_of_the_named_company(store):
     assert [] == await find_pages(store, "What was Northquay's capital expenditure in 2012?")
 
 
+async def test_how_many_is_no_word_that_a_page_needs_to_have(store):
+    """One word of the question is left, and the page has it."""
+    table = "| customer | paid |\n| --- | --- |\n| Anna Berg | yes |\n| Boris Low | no |"
+    await store.add(ANNA, make_document("c1", "invoices.csv", table), now=NOON)
+
+    assert [("c1", 1)] == await find_pages(store, "How many have not paid?", visual=False)
+    assert [] == await find_pages(store, "How many cows graze?", visual=False)
+
+
 @pytest.mark.parametrize(
     ("question", "names"),
     [

@@ -29,6 +29,7 @@ _STATED_YEARS = 5  # before and after: a page that has the year may be about it
 _ALIAS_SHARE = 0.3  # of the found passages of a report: a name in so many of them means its company
 _MIN_ALIAS_PASSAGES = 3
 _MIN_WORD = 3
+_HOW_MANY = re.compile(r"\bhow (?:many|much)\b", re.IGNORECASE)  # words that no page needs to have
 _BETWEEN_WORDS = r"[\W_]{0,3}"
 
 
@@ -38,7 +39,7 @@ def is_supported(found: Sequence[FoundPassage], question: str) -> bool:
     least = MIN_SIMILARITY if detect_language(question) == "en" else _MIN_FOREIGN_SIMILARITY
     if not similar or max(similar) >= least:
         return bool(found)
-    terms = len(set(extract_terms(question)))
+    terms = len(set(extract_terms(_HOW_MANY.sub(" ", question))))
     return any(each.hit.matched is None or 2 * each.hit.matched > terms for each in found)
 
 
