@@ -12,6 +12,7 @@ from contexture.pages.records import (
     cut_page,
     cut_stored_page,
     find_statements,
+    lists_contents,
     page_record,
     read_document_fields,
 )
@@ -134,6 +135,32 @@ def test_a_list_of_contents_ranks_below_the_pages_that_it_names():
     assert weigh_page(read_question("How are pumps oiled?"), payload) < 1
     assert 1 == weigh_page(read_question("Which chapters does the manual have?"), payload)
     assert 1 == weigh_page(read_question("How are pumps oiled?"), short)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_index"),
+    [
+        (
+            " ".join(
+                rf"\\pump{letter} . . . . . . . . {at}, {at + 4}" for at, letter in enumerate("abcdefghijklmn", 1)
+            ),
+            True,
+        ),
+        ("\n".join(f"| crane-{letter} . . . . . . | {at} |" for at, letter in enumerate("abcdefghijklmn", 1)), True),
+        ("\n".join(f"pump {letter}, {at}, {at + 3}" for at, letter in enumerate("abcdefghijklmn", 1)), True),
+        (
+            "\n".join(f"| Sales of cranes, pumps and other harbour goods {at} | 1,{at}00 |" for at in range(10, 40)),
+            False,
+        ),
+        (
+            "As tables 4, 5 and 6 show, pumps of types 2, 3 and 5 are oiled in 12 harbours, 9 of them in May. " * 9,
+            False,
+        ),
+    ],
+)
+def test_an_index_is_a_list_of_contents(text, is_index):
+    """Terms with page numbers, behind leaders or commas; tables and sentences with numbers are none."""
+    assert is_index == lists_contents(Page(number=1, text=text))
 
 
 def test_a_year_inside_a_number_is_not_named():

@@ -35,6 +35,11 @@ _TITLE_ZONE_CHARACTERS = 300  # at the start of a page: a statement is named the
 _MIN_STATEMENT_ROWS = 8
 _MIN_CONTENTS_ITEMS = 6
 _CONTENTS_ITEM = re.compile(r"[-*] .*[^\W\d_].* (?:\d{1,4}|[ivxlc]{1,6}|[A-Z]-\d{1,3})")
+# Leaders or a comma before page numbers; cells of an index that was read as a table end them, too.
+_INDEX_ENTRY = re.compile(r"(?:(?:[ .]\.){3,}[ |]*|(?<=[^\W\d]), |(?<=[)*]), )\d{1,3}(?:(?:, |[-–])\d{1,3})*(?=\s|$)")
+_INDEXED_WORD = re.compile(r"[^\W\d_]{2,}")
+_MIN_INDEX_ENTRIES = 12
+_MAX_ENTRY_WORDS = 5  # of an index, on average
 
 _REGISTRANT = re.compile(r"\n\W*([^\n|]{2,80})\s*\n[^\n]{0,20}\(?\s*exact name of registrant", re.IGNORECASE)
 _PERIOD_TOKEN = re.compile(r"(?:fy|q)?(?:19|20)?\d\d(?:q[1-4])?|(?:19|20)\d\dq[1-4]|q[1-4]|fy\d\d", re.IGNORECASE)
@@ -171,10 +176,13 @@ def find_statements(page: Page) -> tuple[str, ...]:
 
 
 def lists_contents(page: Page) -> bool:
-    """Whether a page is mostly a list of contents: items that end in page numbers."""
+    """Whether a page is mostly a list of contents or an index: items that end in page numbers."""
     lines = [line for line in page.text.split("\n") if line.strip()]
     entries = sum(_CONTENTS_ITEM.fullmatch(line) is not None for line in lines)
-    return entries >= _MIN_CONTENTS_ITEMS and 2 * entries > len(lines)
+    if entries >= _MIN_CONTENTS_ITEMS and 2 * entries > len(lines):
+        return True
+    indexed = len(_INDEX_ENTRY.findall(page.text))
+    return indexed >= _MIN_INDEX_ENTRIES and _MAX_ENTRY_WORDS * indexed >= len(_INDEXED_WORD.findall(page.text))
 
 
 def find_statement_names(text: str) -> tuple[str, ...]:
