@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from contexture.adapters.prometheus import TurnMetrics
+from contexture.builders.telemetry import TOTAL_PHASE, Stopwatch
 from contexture.conversation import HealthState
 from contexture.errors import SourceUnavailable
 from contexture.service.app import MetricsMiddleware
@@ -90,6 +91,19 @@ async def test_a_build_reports_every_phase_and_every_number():
     assert built.tokens == registry.get_sample_value("context_prompt_tokens")
     assert built.tokens / 4_096 == registry.get_sample_value("context_builder_token_utilization_sum")
     assert built.timings.keys() == {"retrieval", *phases}
+
+
+async def test_phases_add_up_to_the_total():
+    """No phase counts the seconds of another one: scoring happens inside of retrieval."""
+    bench = TurnBench(memory=ScriptedMemory(recalls=memories("alpha", "beta")))
+    seconds = (await bench.builder().build_for_turn({"user_message": "hi", "history": chat(2)})).timings
+    watch = Stopwatch()
+    with watch.phase("outer"), watch.phase("inner"):
+        spin = sum(range(200_000))
+
+    assert sum(spent for name, spent in seconds.items() if name != TOTAL_PHASE) <= seconds[TOTAL_PHASE]
+    assert spin
+    assert watch.seconds["outer"] < watch.seconds["inner"]
 
 
 async def test_a_failed_recall_is_counted_by_its_kind():

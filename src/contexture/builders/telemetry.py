@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import wraps
 from types import CoroutineType, MappingProxyType
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
@@ -71,10 +72,15 @@ def _ledger_attributes(ledger: Ledger) -> dict[str, Scalar]:
 Timer: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
-class Stopwatch:
-    """Seconds per phase of one build; phases may be nested. A replay does not compare them.
+TOTAL_PHASE = "total"
+_INNER_SECONDS: ContextVar[list[float] | None] = ContextVar("inner_seconds", default=None)
 
-    A phase that has one of `timers` is timed by it too.
+
+class Stopwatch:
+    """Seconds per phase of one build; a replay does not compare them.
+
+    Phases may be nested: the outer one does not count the seconds of an inner one, except for `TOTAL_PHASE`. A phase
+    that has one of `timers` is timed by it too, with everything inside.
     """
 
     def __init__(self, timers: Mapping[str, Timer] = MappingProxyType({})) -> None:
@@ -84,10 +90,18 @@ class Stopwatch:
     @contextmanager
     def phase(self, name: str) -> Generator[None]:
         """Time one phase; use as a context manager. The seconds are there once it has ended."""
+        outer, inner = _INNER_SECONDS.get(), list[float]()
+        entered = _INNER_SECONDS.set(inner)  # seen by the tasks that are started inside
         start = time.perf_counter()
-        with self._timers.get(name, nullcontext)():
-            yield
-        self.seconds[name] = time.perf_counter() - start
+        try:
+            with self._timers.get(name, nullcontext)():
+                yield
+        finally:
+            _INNER_SECONDS.reset(entered)
+        spent = time.perf_counter() - start
+        self.seconds[name] = spent if name == TOTAL_PHASE else max(0.0, spent - sum(inner))
+        if outer is not None:
+            outer.append(spent)
 
 
 class TurnTelemetry(Protocol):
