@@ -225,7 +225,7 @@ async def test_errors_have_the_form_that_the_sdk_prints(sdk):
 
 
 async def test_any_key_is_accepted_on_loopback_until_a_key_is_made(engine, settings):
-    """On the routes of OpenAI alone, for the user of the settings; one of our own keys that is unknown is refused."""
+    """On every route, for the user of the settings; one of our own keys that is unknown is refused."""
     keys = ApiKeys(settings.home / "keys.sqlite")
 
     async def statuses() -> list[int]:
@@ -236,6 +236,7 @@ async def test_any_key_is_accepted_on_loopback_until_a_key_is_made(engine, setti
                     ("/v1/models", "sk-any", {}),
                     ("/v1/models", "ctx_0123456789ab_unknown", {}),
                     ("/v1/sessions", "sk-any", {}),
+                    ("/v1/sessions", "sk-any", {"Host": "evil.example"}),
                     ("/v1/models", "sk-any", {"X-Contexture-User": "boris"}),
                     ("/v1/models", "sk-any", {"Origin": "https://evil.example"}),
                 )
@@ -247,8 +248,25 @@ async def test_any_key_is_accepted_on_loopback_until_a_key_is_made(engine, setti
     after = await statuses()
     keys.close()
 
-    assert [200, 401, 401, 403, 403] == before
-    assert [401] * 5 == after
+    assert [200, 401, 200, 403, 403, 403] == before
+    assert [401] * 6 == after
+
+
+async def test_with_any_key_a_client_of_ours_loads_and_asks(engine, settings):
+    """A client that always sends a key needs none of ours on the machine of its user."""
+    keys = ApiKeys(settings.home / "keys.sqlite")
+    async with service_client(engine, keys=keys) as client:
+        client.headers["Authorization"] = "Bearer anything"
+        loaded = await client.post(
+            "/v1/ingest/documents", json={"records": [{"id": "owl", "text": "The owl is grey."}]}
+        )
+        found = await client.post("/v1/search", json={"query": "grey owl"})
+        nobody = await client.post("/v1/search", json={"query": "pump"}, headers={"Authorization": ""})
+    keys.close()
+
+    assert [200, 200, 401] == [each.status_code for each in (loaded, found, nobody)]
+    assert "owl#00000" == found.json()["results"][0]["id"]
+    assert {"message", "type"} <= nobody.json()["error"].keys()
 
 
 async def test_a_gateway_acts_for_the_user_that_it_names(engine, settings, http):

@@ -23,7 +23,7 @@ from starlette.types import Scope as Connection
 from contexture.config import Settings
 from contexture.errors import ContextError, InvalidRequest, NotPermitted, Unauthorized
 from contexture.ports import Clock, KeyStore
-from contexture.service._error_responses import error_response, is_openai_path
+from contexture.service._error_responses import error_response
 from contexture.types import Right, Scope
 
 TENANT_HEADER, USER_HEADER, GROUPS_HEADER = "X-Contexture-Tenant", "X-Contexture-User", "X-Contexture-Groups"
@@ -77,17 +77,17 @@ class Authenticator:
         self._members = members or {}
         self._demo = members is not None
 
-    async def identify_async(self, headers: Headers, path: str = "") -> Identity:
+    async def identify_async(self, headers: Headers) -> Identity:
         """Return what `identify` returns; keys in a database are looked up in a thread."""
         if self._keys is not None and self._keys.needs_thread:
-            return await asyncio.to_thread(self.identify, headers, path)
-        return self.identify(headers, path)
+            return await asyncio.to_thread(self.identify, headers)
+        return self.identify(headers)
 
-    def identify(self, headers: Headers, path: str = "") -> Identity:
-        """Return the identity that a request for this path proves; raises `Unauthorized` if it proves none.
+    def identify(self, headers: Headers) -> Identity:
+        """Return the identity that a request proves; raises `Unauthorized` if it proves none.
 
-        Clients of OpenAI cannot do without a key. While no key was ever added, the routes of OpenAI accept any on
-        loopback, for the identity of the settings.
+        Many clients cannot do without a key. While no key was ever added, any token that is not in the form of a key is
+        accepted on loopback, for the identity of the settings.
         """
         presented = _bearer_token(headers)
         if presented and self._token and hmac.compare_digest(presented.encode(), self._token.encode()):
@@ -97,7 +97,7 @@ class Authenticator:
             found = Identity(key.scope, key.rights)
             _check_identity_headers(headers, found)
             return found
-        is_foreign = bool(presented) and not presented.startswith(_KEY_PREFIX) and is_openai_path(path)
+        is_foreign = bool(presented) and not presented.startswith(_KEY_PREFIX)
         if self._allows_keyless() and (not presented or is_foreign):
             found = Identity(None)
         elif is_foreign and self._has_no_keys():
@@ -134,7 +134,7 @@ class Authenticator:
     def _settings_identity(self) -> Identity:
         settings = self._settings
         scope = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
-        return Identity(scope, frozenset({Right.READ, Right.ASK}))
+        return Identity(scope, frozenset({Right.READ, Right.ASK, Right.WRITE}))
 
     def _has_no_keys(self) -> bool:
         return is_loopback(self._settings.host) and (self._keys is None or self._keys.is_empty())
@@ -159,9 +159,7 @@ class AuthMiddleware:
         """Pass the request on, or refuse it."""
         if scope["type"] == "http" and (not is_public_path(scope["path"]) or scope["path"] in self._keyed):
             try:
-                scope.setdefault("state", {})["identity"] = await self._callers.identify_async(
-                    Headers(scope=scope), scope["path"]
-                )
+                scope.setdefault("state", {})["identity"] = await self._callers.identify_async(Headers(scope=scope))
             except ContextError as refusal:
                 await error_response(refusal, scope)(scope, receive, send)
                 return
@@ -273,7 +271,14 @@ BEARER_SCHEME = HTTPBearer(auto_error=False, description="API key created with `
 """Documents how a key is presented; `AuthMiddleware` has checked it already."""
 
 MODEL_ROUTES = frozenset(
-    {"/v1/chat", "/v1/chat/completions", "/v1/commands", "/api/research/ask", "/v1/ask", "/v1/workspace/ask"}
+    {
+        "/v1/chat",
+        "/v1/chat/completions",
+        "/v1/commands",
+        "/api/research/ask",
+        "/v1/ask",
+        "/v1/workspace/ask",
+    }
 )
 """Routes that ask a model and store the exchange."""
 
