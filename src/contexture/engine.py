@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from contexture import arguments, wiring
 from contexture.answer.ask import AskAnswer, AskEverything
+from contexture.answer.build import AnswerBuild
 from contexture.answer.chat import ProcessMessage
 from contexture.answer.chat_types import ChatResult
 from contexture.answer.citation_check import CitationReport, Citing, parse_claims
@@ -324,6 +325,18 @@ class Contexture:
         """Answers questions over everything; its models are loaded on first use."""
         return AskEverything(
             build=self.build_ask,
+            policy=self.policy,
+            route=wiring.chat_route(self.settings, wiring.text_similarities(self._embedders)),
+            secrets=self.secrets,
+            alike=wiring.text_similarity(self._embedders),
+            recipe=wiring.answer_recipe(self.settings),
+        )
+
+    @cached_property
+    def answer_build(self) -> AnswerBuild:
+        """Answers the prompts of recent builds; its models are loaded on first use."""
+        return AnswerBuild(
+            load=self.capsule,
             policy=self.policy,
             route=wiring.chat_route(self.settings, wiring.text_similarities(self._embedders)),
             secrets=self.secrets,

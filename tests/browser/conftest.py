@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -35,7 +36,19 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def demo(demo_home: Callable[[], Path]) -> Iterator[str]:
     """The address of `contexture serve --demo`."""
-    home = demo_home()
+    with _serve(demo_home()) as url:
+        yield url
+
+
+@pytest.fixture
+def serve_demo() -> Iterator[Callable[[Path], str]]:
+    """Serves another demonstration until the end of the test; returns its address."""
+    with ExitStack() as stack:
+        yield lambda home: stack.enter_context(_serve(home))
+
+
+@contextmanager
+def _serve(home: Path) -> Iterator[str]:
     log = home / "log"
     words = ("serve", "--home", str(home), "--demo", "--port", "0", "--json")
     with (
@@ -61,17 +74,16 @@ def open_page(chromium: Browser, demo: str) -> Iterator[Callable[..., Page]]:
     problems: list[str] = []
     contexts: list[BrowserContext] = []
 
-    def opened(tab: str = "turn", *, ready: bool = True, **options) -> Page:
-        context = chromium.new_context(
-            **{"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", "base_url": demo, **options}
-        )
+    def opened(tab: str = "turn", *, ready: bool = True, address: str = "", **options) -> Page:
+        chosen = {"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", "base_url": demo, **options}
+        context = chromium.new_context(**chosen)
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
         page.on("console", lambda told: problems.append(told.text) if told.type in {"error", "warning"} else None)
         page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("request", lambda asked: _check_address(asked.url, demo, problems))
-        page.goto(f"/#{tab}")
+        page.on("request", lambda asked: _check_address(asked.url, chosen["base_url"], problems))
+        page.goto(address or f"/#{tab}")
         if ready:
             page.wait_for_selector(f"#panel-{tab} .stats")
         opened.problems = problems

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import shlex
@@ -11,10 +10,12 @@ import pytest
 from playwright.sync_api import expect
 
 from contexture.engine import replay
+from support.playground import shown_limit, slide
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.slow]
 
 SECTIONS = {
+    "ask": {"system", "pages", "news", "workspace", "user"},
     "turn": {"system", "history", "memory", "user"},
     "command": {"system", "documents", "user"},
     "research": {"system", "pages", "user"},
@@ -25,20 +26,6 @@ SECTIONS = {
 def limit(page, tab="turn"):
     """The limit that the summary of a tab shows."""
     return int(page.inner_text(f"#panel-{tab} .stat[data-kind=tokens] dd").split("/")[1].replace(",", ""))
-
-
-def shown_limit(page, tokens):
-    """Wait until a build of the turn tab with this budget is shown."""
-    expect(page.locator("#panel-turn .stats dd").first).to_have_text(re.compile(f"/ {tokens}$"))
-
-
-def slide(page, tokens, tab="turn"):
-    """Move the slider as a hand does: one change of its value."""
-    page.eval_on_selector(
-        f"#{tab}-budget",
-        "(node, value) => { node.value = value; node.dispatchEvent(new Event('input', {bubbles: true})) }",
-        str(tokens),
-    )
 
 
 @pytest.mark.parametrize("tab", SECTIONS)
@@ -165,20 +152,19 @@ def test_another_user_is_shown_what_they_may_see(open_page):
 
 
 def test_a_build_can_be_taken_along(open_page):
-    """JSON, Python and curl are copied as they should be, and the capsule that is downloaded replays."""
+    """JSON and curl are copied as they should be, and the capsule that is downloaded replays."""
     page = open_page("turn", permissions=["clipboard-read", "clipboard-write"])
     copied = {}
-    for name in ("JSON", "Python", "curl"):
+    for name in ("JSON", "curl"):
         page.get_by_role("button", name=f"Copy {name}").click()
         page.wait_for_selector(".toast.shown")
         copied[name] = page.evaluate("navigator.clipboard.readText()")
     with page.expect_download() as download:
         page.get_by_role("button", name="Download capsule").click()
     answer = json.loads(copied["JSON"])
-    words = shlex.split(copied["curl"].replace("\\\n", " "))
+    words = shlex.split(copied["curl"].replace("\\\n", " "), comments=True)
 
     assert 260 == answer["max_prompt_tokens"]
-    assert "build_turn" in ast.unparse(ast.parse(copied["Python"]))
     assert 260 == json.loads(words[words.index("-d") + 1])["max_prompt_tokens"]
     assert answer["digest"] == replay(download.value.path().read_bytes())[0].digest
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import axe_playwright_python
 import httpx
 import pytest
 from playwright.sync_api import expect
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.slow]
 
+AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>{{7*7}}'
 TINT = 0.13  # of the section's own colour, the most that labels stand on
-TABS = ("turn", "command", "research", "workspace")
+TABS = ("ask", "turn", "command", "research", "workspace")
 
 
 def test_tabs_are_moved_through_with_arrows(open_page):
@@ -24,9 +27,9 @@ def test_tabs_are_moved_through_with_arrows(open_page):
         page.keyboard.press(key)
         visited.append(page.evaluate("document.activeElement.id"))
 
-    assert ["command", "research", "command", "workspace", "turn", "turn"] == [each[4:] for each in visited]
+    assert ["command", "research", "command", "workspace", "ask", "ask"] == [each[4:] for each in visited]
     assert 1 == page.locator("[role=tab][tabindex='0']").count()
-    assert page.locator("#panel-turn").is_visible()
+    assert page.locator("#panel-ask").is_visible()
     assert page.locator("#panel-command").is_hidden()
 
 
@@ -108,6 +111,38 @@ def test_texts_stand_out_from_what_is_behind_them(open_page, scheme):
     assert [] == [name for name, found in low.items() if found < 4.5]
 
 
+@pytest.mark.parametrize("width", [390, 768, 1440])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("lang", ["en-GB", "ru-RU"])
+def test_axe_finds_no_violation_on_any_tab(open_page, lang, scheme, width):
+    """All rules of axe-core, with the answer of a model shown, and with a dialog open."""
+    page = open_page("ask", viewport={"width": width, "height": 900}, color_scheme=scheme, locale=lang)
+    found = {}
+    for tab in TABS:
+        page.click(f"#tab-{tab}")
+        page.wait_for_selector(f"#panel-{tab}[aria-busy=false] .stats")
+        found[tab] = violations(page)
+    page.locator("#panel-workspace .run").click()
+    page.wait_for_selector("#panel-workspace .answer-text")
+    page.locator("#panel-workspace .why").first.click()
+    page.wait_for_selector("dialog .advice")
+    found["explanation"] = violations(page)
+    page.keyboard.press("Escape")
+    page.locator(".builds .compare").first.click()
+    page.wait_for_selector("dialog .compared")
+    found["comparison"] = violations(page)
+
+    assert {name: [] for name in found} == found
+
+
+def violations(page):
+    """What axe-core finds on the page as it is: the rule and the element."""
+    page.evaluate("Promise.allSettled(document.getAnimations().map((each) => each.finished)).then(() => null)")
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run()")["violations"]
+    return [f"{each['id']}: {node['target']}" for each in found for node in each["nodes"]]
+
+
 @pytest.mark.parametrize("lang", ["en-GB", "ru-RU"])
 def test_a_narrow_screen_is_never_scrolled_sideways(open_page, lang):
     """At the width of a phone every tab fits; only tables scroll inside their cards."""
@@ -157,6 +192,7 @@ def test_hostile_text_is_shown_and_never_run(open_page, demo):
         assert [200] * 4 == [answer.status_code for answer in loaded]
     page = open_page("turn")
     for tab, field, text in (
+        ("ask", "query", f"zebra {EVIL}"),
         ("turn", "user_message", f"zebra {EVIL}"),
         ("command", "raw_command", "/ask zebra crossing window=1w"),
         ("research", "query", f"zebra {EVIL}"),

@@ -229,6 +229,7 @@ async def answers(app: FastAPI) -> AsyncIterator[tuple[tuple[str, str], httpx.Re
                 yield await ask("GET", place)
                 yield await ask("GET", f"{place}/explain/{quote(first, safe='')}")
                 yield await ask("GET", f"{place}/capsule")
+                yield await ask("POST", "/v1/builds/answer", {"build_id": answer.json()["build_id"]})
                 yield await ask("POST", "/v1/citations/verify", answer.json())
             if path == "/v1/sessions/s/events":
                 yield await ask("DELETE", f"{path}/{answer.json()['events'][0]['id']}")

@@ -191,6 +191,16 @@ async def test_a_key_that_may_not_write_leaves_no_summary(engine, rights, stored
     assert stored == len(await summaries(engine))
 
 
+async def test_a_turn_that_is_only_looked_at_leaves_no_summary(client, engine):
+    """`remember=false` gives the same prompt, again and again, and writes nothing."""
+    looked = [await client.post("/v1/context/turn?remember=false", json=LONG) for _ in range(2)]
+    left = await summaries(engine)
+    sent = await client.post("/v1/context/turn", json=LONG)
+
+    assert 1 == len({answer.json()["digest"] for answer in (*looked, sent)})
+    assert ([], 1) == (left, len(await summaries(engine)))
+
+
 class Forgetful:
     """A policy under which nobody remembers anything."""
 

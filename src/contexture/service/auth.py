@@ -278,6 +278,7 @@ MODEL_ROUTES = frozenset(
         "/api/research/ask",
         "/v1/ask",
         "/v1/workspace/ask",
+        "/v1/builds/answer",
     }
 )
 """Routes that ask a model and store the exchange."""

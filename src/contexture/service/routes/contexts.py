@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias, cast
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
 
 from contexture.answer import research
 from contexture.answer.ask import AskAnswer, AskAnswerJson
+from contexture.answer.build import BuildAnswerJson, BuildQuestion
 from contexture.answer.citation_check import CitationReportJson
 from contexture.answer.commands.answer import CommandAnswerJson
 from contexture.builders.ask import request as ask_request
@@ -32,6 +33,7 @@ from contexture.builders.workspace.request import ContextRequest
 from contexture.builders.workspace.result import ContextPayloadJson
 from contexture.capsule import Capsule, pack_capsule
 from contexture.engine import Contexture
+from contexture.json_objects import parse_object
 from contexture.results import ANY_JSON
 from contexture.service._dependencies import BodyDep, CallerDep, EngineDep, NowDep, json_response, require_permission
 from contexture.service._error_responses import replace_correlation_id
@@ -95,6 +97,11 @@ async def ask(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) 
     return json_response((await engine.ask(asked, scope=caller, now=now)).json_form())
 
 
+RememberParam = Annotated[
+    bool, Query(description="Store a summary of trimmed history; the prompt is the same without it.")
+]
+
+
 def turn_routes() -> APIRouter:
     """Return the route of chat turns."""
     routes = APIRouter(prefix="/v1/context", tags=["context"])
@@ -103,14 +110,20 @@ def turn_routes() -> APIRouter:
 
 
 async def build_turn(
-    engine: EngineDep, caller: CallerDep, now: NowDep, writes: HasWriteRight, body: BodyDep
+    engine: EngineDep,
+    caller: CallerDep,
+    now: NowDep,
+    writes: HasWriteRight,
+    body: BodyDep,
+    *,
+    remember: RememberParam = True,
 ) -> Response:
     """Build the prompt of a chat turn: history within the limit, memories, and the reason for each.
 
-    If the caller may write memories, a summary of the trimmed history is stored.
+    If the caller may write memories, a summary of the trimmed history is stored, unless `remember` is false.
     """
     await require_permission(engine, caller, "context.build", {"kind": "turn"})
-    built = await engine.build_turn(body, scope=caller, now=now, remember=writes)
+    built = await engine.build_turn(body, scope=caller, now=now, remember=writes and remember)
     return json_response(built.json_form(), timings=built.timings)
 
 
@@ -271,6 +284,8 @@ def builds_routes() -> APIRouter:
     routes.get("/{build_id}/explain/{candidate:path}", responses=schemas.json_answer(ExplanationJson))(
         explain_candidate
     )
+    described = describe_body(BuildQuestion)
+    routes.post("/answer", responses=schemas.json_answer(BuildAnswerJson), openapi_extra=described)(answer_build)
     return routes
 
 
@@ -289,6 +304,12 @@ async def explain_candidate(build_id: str, candidate: str, engine: EngineDep, ca
     await _require_build_permission(engine, caller, build_id)
     found = await engine.explain(build_id, candidate, scope=caller)
     return json_response(found.json_form())
+
+
+async def answer_build(engine: EngineDep, caller: CallerDep, body: BodyDep) -> Response:
+    """Send the prompt of one of the caller's own builds to a model, and return the checked answer; stores nothing."""
+    asked = parse_object(BuildQuestion, body, what="a build to answer")
+    return json_response((await engine.answer_build.run(asked, scope=caller)).json_form())
 
 
 async def _require_build_permission(engine: Contexture, caller: Scope, build_id: str) -> None:

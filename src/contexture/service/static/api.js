@@ -22,16 +22,18 @@ export function setKey(key) {
   saveItem("key", key || null, "sessionStorage");
 }
 
-export function headers(sent) {
+/** The headers of a request, as `user` instead of the chosen one, with `now` as the clock. */
+export function headers(sent, { user = caller.user, now = "" } = {}) {
   const result = sent ? { "Content-Type": "application/json" } : {};
-  if (caller.user) result["X-Contexture-User"] = encodeURIComponent(caller.user);
+  if (user) result["X-Contexture-User"] = encodeURIComponent(user);
+  if (now && !caller.key) result["X-Contexture-Now"] = now;
   if (caller.key) result.Authorization = `Bearer ${caller.key}`;
   return result;
 }
 
 /** Send a request; returns the JSON, its text, and the timings of the server. */
-export async function requestJson(method, path, body, signal) {
-  const response = await sendRequest(method, path, body, signal);
+export async function requestJson(method, path, body, signal, as = {}) {
+  const response = await sendRequest(method, path, body, signal, as);
   const text = await response.text();
   return { json: JSON.parse(text), text, timings: parseTimings(response.headers.get("Server-Timing") ?? "") };
 }
@@ -58,9 +60,9 @@ export function upload(path, body, progress) {
   });
 }
 
-async function sendRequest(method, path, body, signal) {
+async function sendRequest(method, path, body, signal, as = {}) {
   const sent = body === undefined ? undefined : JSON.stringify(body);
-  const response = await fetch(path, { method, body: sent, headers: headers(sent), signal, cache: "no-store" });
+  const response = await fetch(path, { method, body: sent, headers: headers(sent, as), signal, cache: "no-store" });
   if (!response.ok) throw new ApiError(response.status, parseJson(await response.text()));
   return response;
 }

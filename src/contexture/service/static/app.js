@@ -1,25 +1,31 @@
-// Starts the page: the four tabs, the tools in the header, and global events.
+// Starts the page: the tabs, the history, the tools in the header, and global events.
 import { caller, DEMO, requestJson, USERS } from "./api.js";
-import { el, fill } from "./dom.js";
+import { showComparison } from "./compare.js";
+import { el, fill, showToast } from "./dom.js";
+import { buildHistory } from "./history.js";
 import { initialLanguage, LANGUAGES, language, onLanguage, setLanguage, t } from "./i18n.js";
 import { askForKey } from "./key.js";
+import { formatLink, parseLink } from "./link.js";
 import { loader } from "./load/dialog.js";
 import { panel } from "./panel.js";
 import { tabs } from "./tabs.js";
+import { ask } from "./tabs/ask.js";
 import { command } from "./tabs/command.js";
 import { research } from "./tabs/research.js";
 import { turn } from "./tabs/turn.js";
 import { workspace } from "./tabs/workspace.js";
 import { initialTheme, setTheme, THEMES } from "./theme.js";
 
-const KINDS = [turn, command, research, workspace];
+const KINDS = [ask, turn, command, research, workspace];
 
 setTheme(initialTheme());
 document.documentElement.lang = initialLanguage();
 
 const healthButton = el("button", { type: "button", class: "pill", on: { click: updateHealth } }, "…");
-const panels = Object.fromEntries(KINDS.map((kind) => [kind.name, panel(kind, { built: updateHealth })]));
-let shown = turn.name;
+const panels = Object.fromEntries(KINDS.map((kind) => [kind.name, panel(kind, { built: (entry) => [updateHealth(), onBuilt(entry)] })]));
+const past = buildHistory({ open: openEntry, compare: compareEntry });
+let shown = ask.name;
+let linked = false; // a permalink is opened: the tab does not build its sample
 document.getElementById("panels").append(...Object.values(panels).map((each) => each.node));
 
 const load = loader(() => panels[shown].build());
@@ -27,7 +33,10 @@ const show = tabs(document.getElementById("tabs"), KINDS.map((kind) => kind.name
   shown = name;
   for (const [each, found] of Object.entries(panels)) found.node.hidden = each !== name;
   load.setKind(KINDS.find((kind) => kind.name === name).loads);
-  panels[name].open();
+  panels[name].node.querySelector(".request").append(past.node);
+  if (linked) return;
+  panels[name].show();
+  onBuilt(panels[name].entry());
 });
 
 fill(
@@ -42,7 +51,8 @@ fill(
 onLanguage(() => Object.values(panels).forEach((each) => each.redraw()));
 onLanguage(updateHealth);
 setLanguage(language());
-show(KINDS.some((kind) => `#${kind.name}` === location.hash) ? location.hash.slice(1) : turn.name);
+openAddress();
+window.addEventListener("hashchange", openAddress);
 
 /** A labelled select element in the header. */
 function chooser(name, values, chosen, label, changed) {
@@ -57,6 +67,39 @@ function chooser(name, values, chosen, label, changed) {
 function keyButton() {
   const rebuild = () => panels[shown].build();
   return el("button", { type: "button", class: "quiet", word: "key.change", on: { click: () => askForKey(rebuild) } });
+}
+
+/** Show the tab that the address names, with its build if it is a permalink. */
+function openAddress() {
+  const { kind, build } = parseLink(location.hash);
+  const known = KINDS.some((each) => each.name === kind);
+  if (known && build) openEntry(build);
+  else show(known ? kind : ask.name);
+}
+
+function openEntry(entry) {
+  if (DEMO && entry.user && entry.user !== caller.user) {
+    document.getElementById("choose-user").value = entry.user;
+    caller.user = entry.user;
+    for (const each of Object.values(panels)) each.reset(false);
+  }
+  linked = true;
+  show(entry.kind);
+  linked = false;
+  panels[entry.kind].open(entry);
+}
+
+/** Show a new build in the history and in the address. */
+function onBuilt(entry) {
+  if (!entry || entry.kind !== shown) return;
+  past.add(entry);
+  history.replaceState(null, "", formatLink(entry));
+}
+
+function compareEntry(entry) {
+  const current = past.current();
+  if (current) showComparison(entry, current);
+  else showToast(t("compare.none"));
 }
 
 function switchUser(user) {

@@ -47,7 +47,7 @@ function applyProps(node, props, children) {
     else if (name === "on") for (const [event, listener] of Object.entries(value)) node.addEventListener(event, listener);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
-  node.append(...children.flat().filter((each) => each !== null && each !== undefined && each !== false));
+  node.append(...children.flat(2).filter((each) => each !== null && each !== undefined && each !== false));
   return node;
 }
 

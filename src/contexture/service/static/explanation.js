@@ -3,6 +3,7 @@ import { requestJson } from "./api.js";
 import { showDialog } from "./dialog.js";
 import { el, fill, number } from "./dom.js";
 import { t } from "./i18n.js";
+import { reasonOf } from "./ledger.js";
 
 /** Show the service's explanation of one entry of the ledger. */
 export async function showExplanation(entry, found, { budget, buildWithBudget }) {
@@ -10,21 +11,22 @@ export async function showExplanation(entry, found, { budget, buildWithBudget })
   const opened = showDialog("why.title", content);
   try {
     const result = await requestJson("GET", `/v1/builds/${found.id}/explain/${encodePath(entry.id)}`);
-    fill(content, outcome(result.json, found.candidates.get(entry.id)), advice(result.json, () => opened.close(), { budget, buildWithBudget }));
+    fill(content, outcome(result.json, found), advice(result.json, () => opened.close(), { budget, buildWithBudget }));
   } catch (failure) {
     fill(content, el("p", { role: "alert", text: failure.message }));
   }
   content.setAttribute("aria-busy", "false");
 }
 
-function outcome({ candidate: entry }, candidate) {
+function outcome({ candidate: entry }, found) {
+  const candidate = found.candidates.get(entry.id);
   const signals = Object.entries(entry.signals);
   return [
     el(
       "p",
       {},
       el("span", { class: "state", data: { state: entry.state }, text: t(`state.${entry.state}`) }),
-      ` ${t(`reason.${entry.reason}.long`)} `,
+      ` ${t(`reason.${reasonOf(entry, found)}.long`)} `,
       entry.of && el("code", { text: entry.of }),
       entry.note && el("span", { class: "hint", text: entry.note }),
     ),

@@ -31,8 +31,13 @@ export function form(kind, { changed, submitted }) {
     submitted();
   }
 
+  function setValues(values) {
+    chips.forEach((chip) => chip.setAttribute("aria-pressed", "false"));
+    setFields(values);
+  }
+
   function setFields(sample) {
-    for (const field of kind.fields) inputs[field.name].value = sample[field.name] ?? "";
+    for (const field of kind.fields) inputs[field.name].value = sample[field.name] ?? field.options?.[0] ?? "";
   }
 
   function onSubmit(event) {
@@ -49,6 +54,7 @@ export function form(kind, { changed, submitted }) {
     values: () => Object.fromEntries(Object.entries(inputs).map(([name, found]) => [name, found.value.trim()])),
     budget: () => budget.value(),
     setBudget: (tokens) => budget.set(tokens),
+    setValues,
   };
 }
 

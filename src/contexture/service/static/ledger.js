@@ -12,6 +12,8 @@ const COLUMNS = [
   { name: "score", value: (entry) => -entry.score },
 ];
 const STATES = ["all", "kept", "shortened", "dropped"];
+const FRAME_TOKENS = 32; // more than the label of a candidate takes
+const MAX_SIGNALS = 4; // shown in a row; the explanation has all
 const INITIAL_ROWS = 12; // rows shown until "show more" is used
 const view = { column: "state", down: false, state: "all" };
 
@@ -89,14 +91,22 @@ function row(entry, scale, found, options) {
     "tr",
     { data: { state: entry.state } },
     el("th", { scope: "row", class: "column-id" }, titleSpan(found.titles?.get(entry.id)), el("code", { text: entry.id })),
-    el("td", {}, el("span", { class: "tag", data: { section: section(entry) }, text: t(`section.${entry.section}`) })),
-    el("td", {}, el("span", { class: "state", data: { state: entry.state }, text: t(`state.${entry.state}`) })),
-    el("td", {}, t(`reason.${entry.reason}`), note && el("span", { class: "hint", text: note })),
-    el("td", { class: "number", text: number(entry.tokens) }),
-    el("td", { class: "number", text: number(entry.score, 3) }),
-    el("td", {}, signals(entry.signals, scale)),
+    el("td", { data: { label: t("column.section") } }, el("span", { class: "tag", data: { section: section(entry) }, text: t(`section.${entry.section}`) })),
+    el("td", { data: { label: t("column.state") } }, el("span", { class: "state", data: { state: entry.state }, text: t(`state.${entry.state}`) })),
+    el("td", { data: { label: t("column.reason") } }, t(`reason.${reasonOf(entry, found)}`), note && el("span", { class: "hint", text: note })),
+    el("td", { class: "number", data: { label: t("column.tokens") }, text: number(entry.tokens) }),
+    el("td", { class: "number", data: { label: t("column.score") }, text: number(entry.score, 3) }),
+    el("td", { data: { label: t("column.signals") } }, signals(entry.signals, scale)),
     el("td", {}, el("button", { type: "button", class: "why", text: t("why"), "aria-label": t("why.of", { id: entry.id }), on: { click: () => showExplanation(entry, found, options) } })),
   );
+}
+
+/** The reason of an entry; what is shorter although it would fit in full was shortened by the limit of its section. */
+export function reasonOf(entry, found) {
+  if (entry.reason !== "made_to_fit" || !found.limit) return entry.reason;
+  const full = Math.max(0, ...Object.values(found.candidates.get(entry.id)?.tokens ?? {}));
+  const isCapped = full > 0 && full - entry.tokens + FRAME_TOKENS < found.limit - found.tokens;
+  return isCapped ? "capped" : entry.reason;
 }
 
 function titleSpan(title) {
@@ -107,13 +117,23 @@ function section(entry) {
   return entry.section === "snippets" ? "memory" : entry.section;
 }
 
-/** Small bars; signals above 1 are scaled to the largest in the table, and signals that are never positive are left out. */
+/** The largest signals by name, as small bars; signals above 1 are scaled to the largest in the table. */
 function signals(given, scale) {
-  return el("div", { class: "signals" }, Object.entries(given).filter(([name]) => scale[name]).map(([name, value]) => {
+  const largest = Object.entries(given)
+    .filter(([name, value]) => scale[name] && value > 0)
+    .map(([name, value]) => ({ name, value, share: Math.min(1, value / scale[name]) }))
+    .sort((one, other) => other.share - one.share)
+    .slice(0, MAX_SIGNALS);
+  return el("ul", { class: "signals" }, largest.map(({ name, value, share }) => {
     const bar = el("span", { class: "fillup" });
-    bar.style.width = `${Math.max(0, Math.min(100, (100 * value) / scale[name]))}%`;
-    const label = `${t(`signal.${name}`)} ${number(value, 3)}`;
-    return el("span", { class: "signal", title: label, role: "img", "aria-label": label }, el("span", { class: "track" }, bar));
+    bar.style.width = `${100 * share}%`;
+    return el(
+      "li",
+      { class: "signal" },
+      el("span", { class: "signal-name", text: t(`signal.${name}`) }),
+      el("span", { class: "track", "aria-hidden": "true" }, bar),
+      el("span", { class: "hint", text: number(value, 2) }),
+    );
   }));
 }
 

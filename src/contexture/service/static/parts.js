@@ -17,10 +17,10 @@ export function splitBlocks(text, mark) {
   return found.map(({ number, lines }) => ({ number, text: lines.join("\n") }));
 }
 
-/** One part; `pieces` are its text, split into citable pieces. */
-export function makePart(section, role, pieces) {
+/** One part; `pieces` are its text, split into citable pieces, and `at` is the position of its message. */
+export function makePart(section, role, pieces, at) {
   const whole = typeof pieces === "string" ? [{ number: null, text: pieces }] : pieces;
-  return { section, role, pieces: whole };
+  return { section, role, pieces: whole, at };
 }
 
 /** Tokens that a section uses according to the ledger. */

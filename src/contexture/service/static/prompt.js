@@ -15,6 +15,7 @@ export function prompt(found) {
 }
 
 function renderPart(part, found) {
+  const isShared = part.at !== undefined && part.at < (found.prefix?.messages ?? 0);
   return el(
     "div",
     { class: "part", data: { section: part.section } },
@@ -24,6 +25,7 @@ function renderPart(part, found) {
       el("span", { class: "swatch", "aria-hidden": "true" }),
       el("span", { text: t(`section.${part.section}`) }),
       el("span", { class: "role", text: part.role }),
+      isShared && el("span", { class: "role shared", text: t("caching.part") }),
     ),
     part.pieces.map((piece) => renderPiece(piece, found)),
   );

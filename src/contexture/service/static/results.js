@@ -1,34 +1,49 @@
 // The result of a request, from the summary to the details.
 import { budgetBar } from "./budget.js";
+import { cachingCard } from "./caching.js";
 import { exportButtons } from "./copy.js";
 import { el, number } from "./dom.js";
 import { graph } from "./graph.js";
 import { t } from "./i18n.js";
 import { ledgerTable } from "./ledger.js";
 import { prompt } from "./prompt.js";
+import { runCard } from "./run.js";
 import { sources } from "./sources.js";
 import { timings } from "./timings.js";
-
-const MAX_TITLE = 72; // characters of a name in the ledger
+import { candidateTitles, shorten } from "./titles.js";
 
 /** All cards of a build; `buildWithBudget` builds again with another budget. */
-export function results({ kind, body, answer, executed, stored }, { budget, buildWithBudget }) {
+export function results(build, { budget, buildWithBudget }) {
+  const { kind, answer, executed, stored, prefix, before } = build;
   const candidates = new Map((stored?.capsule.candidates ?? []).map((each) => [each.id, each]));
-  const titles = new Map([...candidates].map(([id, each]) => [id, candidateTitle(each)]));
-  const found = { ...kind.read(answer.json, stored), candidates, titles };
+  const found = { ...kind.read(answer.json, stored), kind: kind.name, candidates, titles: candidateTitles(stored), prefix };
   const limit = found.limit ?? budget();
   return [
     summary(answer, found, limit),
+    requestLink(kind, build.body),
     notice(answer.json.degradations, "degraded", "notice warning"),
     notice(found.notes ?? [], "notes", "notice"),
     budgetBar(found, limit),
     executed && graph(executed),
     prompt(found),
+    stored ? runCard(found, build) : null,
     found.sources?.length ? sources(found.sources) : null,
-    ledgerTable(answer.json.ledger, found, { budget, buildWithBudget }),
+    ledgerTable(answer.json.ledger, { ...found, limit }, { budget, buildWithBudget }),
+    cachingCard(prefix, found.tokens, before),
     timings(answer.timings),
-    exportButtons(kind, body, answer, found.id),
+    exportButtons(build, found.id),
   ].filter(Boolean);
+}
+
+/** What was asked, above the result on a narrow screen, where the form is below it. */
+function requestLink(kind, body) {
+  const toForm = (event) => {
+    event.preventDefault();
+    const field = document.querySelector(`#panel-${kind.name} form textarea`);
+    field.focus();
+    field.scrollIntoView({ block: "center" });
+  };
+  return el("a", { class: "jump", href: `#panel-${kind.name}`, text: t("request.change", { title: shorten(kind.title(body)) }), on: { click: toForm } });
 }
 
 function summary({ json }, found, limit) {
@@ -49,12 +64,6 @@ function summary({ json }, found, limit) {
   );
 }
 
-/** A candidate in the ledger: its title and the beginning of its text. */
-function candidateTitle(candidate) {
-  const text = [candidate.title, candidate.text].filter(Boolean).join(": ").replace(/\s+/g, " ").trim();
-  return text.length > MAX_TITLE ? `${text.slice(0, MAX_TITLE).trimEnd()}…` : text;
-}
-
 function redactions(found) {
   const texts = found.parts.flatMap((part) => part.pieces.map((piece) => piece.text));
   return new Set(texts.flatMap((text) => text.match(/<[A-Z][A-Z_]*_\d+>/g) ?? [])).size;
@@ -62,6 +71,7 @@ function redactions(found) {
 
 function notice(lines, word, kind) {
   if (lines.length === 0) return null;
-  const line = (each) => el("li", {}, el("strong", { text: each.source }), ` ${each.reason}`);
+  const line = (each) =>
+    el("li", {}, el("strong", { text: `${each.source}:` }), ` ${each.reason}`, each.command && [" ", el("code", { text: each.command })]);
   return el("div", { class: kind, role: "status" }, el("h3", { text: t(word) }), el("ul", {}, lines.map(line)));
 }

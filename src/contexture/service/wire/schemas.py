@@ -12,6 +12,7 @@ from msgspec import Meta
 from typing_extensions import TypedDict
 
 from contexture.answer.ask import AskAnswerJson
+from contexture.answer.build import BuildAnswerJson
 from contexture.answer.chat_types import ChatResultJson, Delta, SessionEventJson, Started
 from contexture.answer.citation_check import CitationReportJson
 from contexture.answer.commands.answer import CommandAnswerJson, CommandDetails, NoDetails
@@ -260,7 +261,16 @@ ANSWERS = (
         ResearchContextJson,
         ContextPayloadJson,
     ),
-    *(BuildJson, Capsule, ExplanationJson, CitationReportJson, ReceiptJson, CommandAnswerJson, ResearchAnswerJson),
+    *(
+        BuildJson,
+        BuildAnswerJson,
+        Capsule,
+        ExplanationJson,
+        CitationReportJson,
+        ReceiptJson,
+        CommandAnswerJson,
+        ResearchAnswerJson,
+    ),
     AskAnswerJson,
     *(SearchResultJson, RecordResponse, DocumentResponse, DocumentsResponse, PageRegionsResponse),
     *(ChatResultJson, Started, Delta, EnqueuedJson, ReplyJson, SessionsResponse, SessionEventsResponse),

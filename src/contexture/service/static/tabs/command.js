@@ -8,20 +8,23 @@ export const command = {
   name: "command",
   path: "/v1/context/command",
   loads: "articles",
-  method: "build_command",
+  idPath: ["telemetry", "correlation_id"],
   budget: { min: 2048, max: 8192, step: 256, start: 4096, hint: true },
   fields: [{ name: "raw_command", rows: 2, hint: true }],
   samples: [
-    { name: "/ask", raw_command: '/ask "How many dockers are on strike, and what does the port showToast?" window=1w' },
+    { name: "/ask", raw_command: '/ask "How many dockers are on strike, and what does the port say?" window=1w' },
     { name: "/graph", raw_command: '/graph query="Ilse Marrow" window=2w hops=2' },
     { name: "/events", raw_command: '/events topic="port strike in Northquay" window=1w k_final=8' },
     { name: "/synthesize", raw_command: '/synthesize тема="забастовка докеров" window=1w' },
-    { name: "/trends", raw_command: "/trends window=24h" },
   ],
 
   request(values, budget) {
     return { raw_command: values.raw_command, env: { defaults: { max_tokens: budget } } };
   },
+
+  values: (body) => ({ raw_command: body.raw_command }),
+  limit: (body) => body.env.defaults.max_tokens,
+  title: (body) => body.raw_command,
 
   /** A second request that executes the command, for its graph. */
   extraRequest(values) {
@@ -51,8 +54,8 @@ export const command = {
 
 function messagePart(message, at, last) {
   const text = contentText(message.content);
-  if (message.name === "context") return makePart("documents", message.role, splitBlocks(text, ARTICLE));
-  return makePart(at === last && message.role === "user" ? "user" : "system", message.role, text);
+  if (message.name === "context") return makePart("documents", message.role, splitBlocks(text, ARTICLE), at);
+  return makePart(at === last && message.role === "user" ? "user" : "system", message.role, text, at);
 }
 
 function findCitations(answer, number) {

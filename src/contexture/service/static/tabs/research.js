@@ -7,7 +7,7 @@ export const research = {
   name: "research",
   path: "/v1/context/research",
   loads: "documents",
-  method: "build_research",
+  idPath: ["build_id"],
   budget: { min: 120, max: 3000, step: 20, start: 620 },
   fields: [
     { name: "query", rows: 2 },
@@ -34,13 +34,17 @@ export const research = {
     };
   },
 
+  values: (body) => ({ ...body, num_results: String(body.num_results) }),
+  limit: (body) => body.max_tokens,
+  title: (body) => body.query,
+
   read(answer) {
     const pages = sectionTokens(answer.ledger, "pages");
     return {
       id: answer.build_id,
       tokens: answer.total_tokens,
       limit: answer.max_tokens,
-      parts: answer.messages.flatMap((message) => messageParts(message, answer.formatted_text)),
+      parts: answer.messages.flatMap((message, at) => messageParts(message, answer.formatted_text, at)),
       sections: [
         { name: "pages", tokens: pages },
         { name: "fixed", tokens: Math.max(0, answer.total_tokens - pages) },
@@ -53,14 +57,14 @@ export const research = {
 };
 
 /** Split a message into the pages and the text around them. */
-function messageParts(message, pages) {
+function messageParts(message, pages, place) {
   const text = contentText(message.content);
   const at = pages ? text.indexOf(pages) : -1;
-  if (at < 0) return [makePart(message.role === "system" ? "system" : "user", message.role, text)];
-  const around = (rest) => (rest.trim() ? [makePart("user", message.role, rest.trim())] : []);
+  if (at < 0) return [makePart(message.role === "system" ? "system" : "user", message.role, text, place)];
+  const around = (rest) => (rest.trim() ? [makePart("user", message.role, rest.trim(), place)] : []);
   return [
     ...around(text.slice(0, at)),
-    makePart("pages", message.role, splitBlocks(pages, SOURCE)),
+    makePart("pages", message.role, splitBlocks(pages, SOURCE), place),
     ...around(text.slice(at + pages.length)),
   ];
 }

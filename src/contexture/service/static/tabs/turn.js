@@ -1,14 +1,16 @@
 // A chat turn: instructions, history, memories and the user's message.
 import { splitBlocks, makePart, contentText } from "../parts.js";
+import { formatMessages, parseMessages } from "./ask.js";
 
+const ROLES = ["user", "assistant", "system"];
 const MEMORY = /^\[(\d+)\] \(/;
 const SYSTEM = "You help the crew of a harbour with their tide gauges. Answer in a few sentences.";
 
 export const turn = {
   name: "turn",
-  path: "/v1/context/turn",
+  path: "/v1/context/turn?remember=false", // looking at a prompt stores no summary
   loads: "memories",
-  method: "build_turn",
+  idPath: ["build_id"],
   budget: { min: 80, max: 1200, step: 10, start: 260 },
   fields: [
     { name: "user_message", rows: 3 },
@@ -44,10 +46,14 @@ export const turn = {
     return {
       user_message: values.user_message,
       ...(values.system_prompt ? { system_prompt: values.system_prompt } : {}),
-      history: parseHistory(values.history),
+      history: parseMessages(values.history, ROLES),
       max_prompt_tokens: budget,
     };
   },
+
+  values: (body) => ({ ...body, history: formatMessages(body.history) }),
+  limit: (body) => body.max_prompt_tokens,
+  title: (body) => body.user_message,
 
   read(answer) {
     const last = answer.messages.length - 1;
@@ -69,24 +75,12 @@ export const turn = {
 
 function messagePart(message, at, last) {
   const text = contentText(message.content);
-  if (message.name === "memory") return makePart("memory", message.role, splitBlocks(text, MEMORY));
-  if (at === last) return makePart("user", message.role, text);
-  return makePart(at === 0 && message.role === "system" ? "system" : "history", message.role, text);
+  if (message.name === "memory") return makePart("memory", message.role, splitBlocks(text, MEMORY), at);
+  if (at === last) return makePart("user", message.role, text, at);
+  return makePart(at === 0 && message.role === "system" ? "system" : "history", message.role, text, at);
 }
 
 function findCitations(answer, number) {
   const snippet = answer.snippets[number - 1];
   return snippet && answer.citations.filter((citation) => citation.record_id === snippet.id);
-}
-
-/** Parse lines of `role: text`; a line without a role continues the message before it. */
-function parseHistory(text) {
-  const messages = [];
-  for (const line of (text ?? "").split("\n")) {
-    const match = /^(user|assistant|system):\s*(.*)$/.exec(line);
-    if (match) messages.push({ role: match[1], content: match[2] });
-    else if (line.trim() && messages.length) messages.at(-1).content += `\n${line}`;
-    else if (line.trim()) messages.push({ role: "user", content: line });
-  }
-  return messages;
 }

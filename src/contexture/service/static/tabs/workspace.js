@@ -7,7 +7,7 @@ export const workspace = {
   name: "workspace",
   path: "/v1/context/workspace",
   loads: "blocks",
-  method: "build_workspace",
+  idPath: ["buildId"],
   budget: { min: 150, max: 4000, step: 25, start: 800 },
   fields: [
     { name: "query", rows: 2 },
@@ -31,6 +31,10 @@ export const workspace = {
       tokenBudget: { ...shares, total: budget },
     };
   },
+
+  values: (body) => ({ query: body.query, pageId: body.focus?.pageId ?? "", type: body.type }),
+  limit: (body) => body.tokenBudget.total,
+  title: (body) => body.query,
 
   read(answer, stored) {
     const counted = answer.sections.reduce((sum, section) => sum + section.tokenCount, 0);
