@@ -57,11 +57,19 @@ _RECORD_ADVICE = "a Record, a dict with id and text, or a document of LangChain 
 
 
 def read_scope(scope: object, default: Scope) -> Scope:
-    """Return the scope of a call, or `default` for None; raises `InvalidRequest` for anything but a `Scope`."""
+    """Return the scope of a call, from one or from a dict with its fields, or `default` for None.
+
+    Raises `InvalidRequest` for anything else.
+    """
     if scope is None:
         return default
     if isinstance(scope, Scope):
         return scope
+    if isinstance(scope, Mapping):
+        given = cast("Mapping[str, Any]", scope)
+        if given.keys() - {"tenant", "user", "groups"} or not given.keys() >= {"tenant", "user"}:
+            raise InvalidRequest(f"a scope has tenant, user and groups, not {', '.join(map(str, given)) or 'nothing'}")
+        return Scope(tenant=given["tenant"], user=given["user"], groups=read_names(given.get("groups", ())))
     raise InvalidRequest(f"scope must be a contexture.Scope, such as Scope(tenant='acme', user='anna'), not {scope!r}")
 
 
@@ -118,13 +126,35 @@ def read_object(request: object, model: type[T], what: str, *, text_field: str) 
     return {text_field: request} if isinstance(request, str) else _require_object(request, model, what)
 
 
+def check_limit(limit: object, most: int | None = None) -> None:
+    """Raise `InvalidRequest` for a limit that is no whole number of at least 1, or more than `most`."""
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise InvalidRequest(f"limit must be a whole number, not {limit!r}")
+    if limit < 1:
+        raise InvalidRequest(f"limit must be at least 1, not {limit}")
+    if most is not None and limit > most:
+        raise InvalidRequest(f"limit must be at most {most}, not {limit}")
+
+
+def read_names(given: object) -> tuple[str, ...]:
+    """Return names from a list of them or from one."""
+    return (given,) if isinstance(given, str) else tuple(cast("Iterable[str]", given))
+
+
+def read_readers(acl: object) -> tuple[str, ...]:
+    """Return readers from a list of them or from one; raises `InvalidRequest` for anything else."""
+    if isinstance(acl, str) or isinstance(acl, Iterable):  # noqa: SIM101 - types are narrowed one by one
+        return read_names(cast("object", acl))
+    raise InvalidRequest(f"acl must be a list of 'user:NAME', 'group:NAME' or 'public', not {type(acl).__name__}")
+
+
 def read_records(given: object, acl: Sequence[str]) -> list[Record]:
     """Return records from one item or many; `acl` applies to items that name no readers.
 
     Raises `InvalidRequest` for an item that is no record.
     """
     return [
-        _read_record(each, tuple(acl), at)
+        _read_record(each, read_readers(acl), at)
         for at, each in enumerate(_list_items(given, (str, Record, Mapping, LangChainDocument, LlamaIndexNode)))
     ]
 
@@ -144,7 +174,10 @@ def _read_memory(item: object, at: int, *, namespace: str, universe: str) -> Mem
         item = {"text": item}
     if not isinstance(item, Mapping):
         raise InvalidRequest(f"memories[{at}] must be a text, a dict or a Memory, not {type(item).__name__}")
-    return memory_from_json(cast("Mapping[str, Any]", item), namespace=namespace, universe=universe)
+    given = cast("Mapping[str, Any]", item)
+    if not isinstance(given.get("text"), str):
+        raise InvalidRequest(f"memories[{at}] must have a field 'text' that is a string")
+    return memory_from_json(given, namespace=namespace, universe=universe)
 
 
 def _list_items(given: object, single: tuple[type, ...]) -> Iterable[object]:
@@ -159,6 +192,8 @@ def _read_record(item: object, acl: tuple[str, ...], at: int) -> Record:
         return item
     if isinstance(item, Mapping):
         row = {name: _to_json(value) for name, value in cast("Mapping[str, Any]", item).items()}
+        if isinstance(row.get("acl"), str):
+            row["acl"] = [row["acl"]]
     elif isinstance(item, LangChainDocument):
         row = _library_row(getattr(item, "id", None), item.page_content, item.metadata)
     elif isinstance(item, LlamaIndexNode):

@@ -55,6 +55,7 @@ from contexture.errors import InvalidRequest, NotFound, RedactionFailed, SourceE
 from contexture.file_loading import FileKind, FileLoader
 from contexture.ingestion.loader import LoadReport, Progress
 from contexture.ledger import Degradation, Ledger, Trace
+from contexture.memory.service import MAX_TOP_K
 from contexture.news.articles import ARTICLES
 from contexture.news.store import NewsStore
 from contexture.pages.records import PAGES, cut_stored_page
@@ -466,6 +467,7 @@ class Contexture:
     ) -> Sequence[Recalled]:
         """Return the memories that match a query, best first, with known secrets and personal data redacted."""
         self.check_query(query)
+        arguments.check_limit(limit, MAX_TOP_K)
         place = wiring.memory_place(self.settings)
         asked = Recall(
             query=query,
@@ -519,8 +521,8 @@ class Contexture:
         """
         asker = self._resolve(scope)
         self.check_query(question)
-        if limit is not None and limit < 1:
-            raise InvalidRequest(f"limit must be at least 1, not {limit}")
+        if limit is not None:
+            arguments.check_limit(limit)
         trace = Trace()
         cleaner = self._cleaners.make(trace)
         cleaned = cleaner.mask_text(question)

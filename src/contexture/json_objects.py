@@ -28,6 +28,7 @@ _MAX_PROBLEMS = 5  # invalid fields named in one message
 _MAX_VALUE = 80  # characters of an invalid value in a message
 _DEFINITION = "#/$defs/{name}"
 _FAILURE = re.compile(r"(?P<said>.*?)(?: - at `(?:key in )?\$(?P<path>.*)`)?", re.DOTALL)
+_IN_LIST = re.compile(r"(?:\[\d+\])?")
 _WRONG_CHOICE = "Invalid enum value "
 _EXPECTED = re.compile(r"Expected `([^`]*)`(?:, got `.*)?", re.DOTALL)
 _TYPE_NAMES = {
@@ -90,7 +91,7 @@ class _Field:
                 return words.format(f"{path}.{said.removeprefix(start).strip(' `')}")
         if said.startswith("Expected"):
             return f"field {path!r} {_EXPECTED.sub(_name_expected, said)}"
-        if said.startswith(_WRONG_CHOICE) and not found["path"]:
+        if said.startswith(_WRONG_CHOICE) and _IN_LIST.fullmatch(found["path"] or ""):
             choices = ", ".join(_list_choices(self.type))
             return f"field {path!r} must be one of {choices}, not {_cut(said.removeprefix(_WRONG_CHOICE))}"
         return f"field {path!r}: {_cut(said[:1].lower() + said[1:])}"

@@ -33,12 +33,13 @@ def test_a_store_with_nothing_in_it_finds_nothing(ctx: SyncContexture) -> None:
 
 def test_records_are_dicts_or_one_record(ctx: SyncContexture) -> None:
     """A dict without readers belongs to its writer alone; `acl` gives other readers."""
+    ctx.add({"id": "one", "text": "The pump is old.", "acl": "public"}, scope={"tenant": "local", "user": "lina"})
     added = ctx.add({"id": "own", "text": "The pump code is 4711.", "floor": 2}, scope=LINA)
-    ctx.add([{"id": "all", "text": "The pump is green."}], acl=["public"], scope=LINA)
+    ctx.add([{"id": "all", "text": "The pump is green."}], acl="public", scope=LINA)
 
     assert (added.ids, added.collection) == (("own",), "documents")
-    assert {each.record_id for each in ctx.search("pump", scope=LINA).found} == {"own", "all"}
-    assert {each.record_id for each in ctx.search("pump").found} == {"all"}
+    assert {each.record_id for each in ctx.search("pump", scope=LINA).found} == {"one", "own", "all"}
+    assert {each.record_id for each in ctx.search("pump").found} == {"one", "all"}
 
 
 def test_documents_of_other_libraries_are_records(ctx: SyncContexture) -> None:
@@ -111,6 +112,17 @@ def test_stores_work_without_an_event_loop(ctx: SyncContexture) -> None:
     [
         (lambda ctx: ctx.search("pump", scope="lina"), "scope must be a contexture.Scope"),
         (lambda ctx: ctx.search("pump", limit=0), "limit must be at least 1"),
+        (lambda ctx: ctx.search("pump", limit="3"), "limit must be a whole number, not '3'"),
+        (lambda ctx: ctx.recall("pump", limit=-1), "limit must be at least 1, not -1"),
+        (lambda ctx: ctx.recall("pump", limit=101), "limit must be at most 100, not 101"),
+        (
+            lambda ctx: ctx.search("pump", scope={"tenant": "local", "usr": "lina"}),
+            "a scope has tenant, user and groups",
+        ),
+        (lambda ctx: ctx.ask({"query": "pump", "kinds": ["memory"]}), "must be one of memories, records, pages"),
+        (lambda ctx: ctx.add({"id": "a", "text": "x"}, acl="lina"), "names the reader 'lina', which is nobody"),
+        (lambda ctx: ctx.add({"id": "a", "text": "x"}, acl=7), "acl must be a list of"),
+        (lambda ctx: ctx.remember({"txt": "x"}), r"memories\[0\] must have a field 'text'"),
         (lambda ctx: ctx.build(7), "a query must be a text, a dict or a QueryRequest, not int"),
         (lambda ctx: ctx.ask(None), "a question must be a text, a dict or an AskRequest, not NoneType"),
         (lambda ctx: ctx.add([7]), r"records\[0\] must be a Record, a dict"),
