@@ -1,4 +1,4 @@
-"""Thirty questions over the samples, each with what it needs: passages of two kinds of sources."""
+"""Questions over the samples, each with what it needs: passages of two kinds of sources."""
 
 from __future__ import annotations
 
@@ -8,16 +8,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A passage that a question needs: its kind, the ids of the records that hold it, and words of it."""
+    """A passage that a question needs: its kind, the ids of the records that hold it if they matter, and its words."""
 
     kind: str
     ids: tuple[str, ...]
-    words: str
+    words: tuple[str, ...]
+
+    def is_met_by(self, kind: str, names: set[str], text: str) -> bool:
+        """Whether a source of this kind, with these names and this text, has the passage."""
+        return (
+            kind == self.kind and (not self.ids or bool(names & set(self.ids))) and any(w in text for w in self.words)
+        )
 
 
 def need(kind: str, ids: str, words: str) -> Need:
-    """A need; `ids` are alternatives, separated by `|`."""
-    return Need(kind, tuple(ids.split("|")), words)
+    """A need; `ids` and `words` are alternatives, separated by `|`; without `ids` any record will do."""
+    return Need(kind, tuple(filter(None, ids.split("|"))), tuple(words.split("|")))
 
 
 QUESTIONS: Sequence[tuple[str, Need, Need]] = (
@@ -93,4 +99,49 @@ QUESTIONS: Sequence[tuple[str, Need, Need]] = (
      need("news", "strike-10", "three weeks"), need("pages", "board-briefing.pptx, page 3", "second strike")),
     ("Где записывают перезапуск датчика, и до какого числа отправляют отчёт портовым властям?",
      need("memories", "mem-ru-log", "журнале"), need("records", "handbook-ru/otchety.md", "пятого числа")),
+    ("Who talks to the laboratory about the certificate, and how long does a battery last at ten-second readings?",
+     need("workspace", "", "Anna calls them"),
+     need("memories", "", "two days when")),
+    ("How many homes had no power after Berta, and how many batteries have we ordered?",
+     need("news", "", "12,000 homes"),
+     need("workspace", "", "orty new ones")),
+    ("What do pensioners pay for heating at most, and who approves orders above 2,000 euros?",
+     need("news", "", "95 euros"),
+     need("records", "", "finance lead")),
+    ("How long are alarm logs kept, and how many gauges does a warning need?",
+     need("records", "", "five years"),
+     need("workspace", "", "needs two gauges")),
+    ("Until when can I use carried-over holiday, and on which day do I go to Drossel?",
+     need("records", "", "end of March"),
+     need("memories", "", "Thursday")),
+    ("What share of the pumps' need can tidal power cover, and by how much did the Nordlink fault raise prices?",
+     need("pages", "", "about a third"),
+     need("news", "", "percent")),
+    ("Which ports do carriers use instead of Northquay, and what should the board buy in 2027?",
+     need("news", "", "Gdynia"),
+     need("pages", "", "four more turbines|Four more tidal turbines")),
+    ("What happened to the second turbine in September, and who repairs pumps?",
+     need("pages", "", "seal of the second turbine"),
+     need("records", "", "Viktor")),
+    ("Who hands out the key of the bicycle shed, and whose task is the list of divers?",
+     need("records", "", "Marta"),
+     need("workspace", "", "list of divers")),
+    ("How is a fouled float cleaned, and what was wrong with the gauge in Drossel after the power cut in August?",
+     need("records", "", "soft brush"),
+     need("memories", "", "three centimetres")),
+    ("Сколько крон стоил приливный пилот, и сколько минут занимает калибровка поплавка?",
+     need("pages", "", "2.6 million crowns"),
+     need("records", "", "wenty minutes|двадцать минут|20 минут")),
+    ("На сколько ошибался датчик в Дросселе после отключения света, и кто лидирует на выборах мэра Велльмара?",
+     need("memories", "", "three centimetres"),
+     need("news", "", "41.2|41,2")),
+    ("Which release made red alarms quieter, and which bug concerns the clock change?",
+     need("records", "", "three in a row"),
+     need("workspace", "", "hour off")),
+    ("Who mediates in the port talks, and was the date of the launch in Drossel changed?",
+     need("news", "", "former judge"),
+     need("workspace", "", "launch in Drossel stays")),
+    ("What does a kilowatt hour of the pilot cost, and what happened to power prices when the wind picked up?",
+     need("pages", "", "0.41 crowns"),
+     need("news", "", "7 percent")),
 )  # fmt: skip

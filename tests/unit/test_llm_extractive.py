@@ -13,6 +13,7 @@ from contexture.adapters.llm.extractive import NAME, NO_MATCH_ANSWERS, Extractiv
 from contexture.answer.chat import ChatRecipe
 from contexture.errors import UnknownAdapter
 from contexture.testing.models import ChatModelConformance
+from contexture.text.questions import split_questions
 from contexture.wiring.plugins import load_chat_model
 
 
@@ -35,6 +36,32 @@ def prompt(question: str, memory: str = "", history: tuple[tuple[str, str], ...]
 async def answer(*given, max_tokens: int = 200) -> str:
     """What the model says to a prompt."""
     return await ExtractiveModel().complete(prompt(*given), max_tokens=max_tokens)
+
+
+async def test_each_question_of_a_message_is_answered() -> None:
+    """The second question is not lost beside many sentences about the first one."""
+    memory = "[1] (wiki)\nThe pump costs 900 euros. A pump of 2019 cost 700 euros. Spare pumps cost 500 euros."
+    memory += "\n\n[2] (wiki)\nViktor repairs the boats."
+
+    said = await answer("What does the pump cost, and who repairs boats?", memory)
+
+    assert "The pump costs 900 euros. [1]" in said
+    assert "Viktor repairs the boats. [2]" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("What did the pilot cost, and how many dockers are on strike?", 2),
+        ("Who has not paid and why?", 1),
+        ("Bread and what kind of butter?", 1),
+        ("Which parts did Boris order? Who signs large orders?", 2),
+        ("Сколько стоил приливный пилот, и на какой день назначен выезд?", 2),
+    ],
+)
+def test_a_message_with_two_questions_is_split(text: str, count: int) -> None:
+    """Only where each part has words of its own to search for."""
+    assert count == len(split_questions(text))
 
 
 async def test_the_sentence_that_answers_is_quoted_with_its_number() -> None:

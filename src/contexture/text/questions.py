@@ -70,6 +70,28 @@ def complete_follow_up(question: str, earlier: Sequence[str]) -> str:
     return f"{before} {text}" if before else question
 
 
+_QUESTION_WORDS = (
+    "what|how|who|whom|whose|when|where|why|which|что|как|кто|кого|кому|чей|чья|чьё|когда|где|куда|откуда|почему|зачем"
+    "|како[йм]|какая|какие|каких|какое|каком|сколько"
+)
+_NEXT_QUESTION = re.compile(
+    rf"(?:[?,;]|\s)\s*(?:and|but|и|а)\s+(?=(?:(?:in|on|at|by|for|to|from|until|since|with|of|до|на|за|во?|с|по|из|к|о|об)\s+)?"
+    rf"(?:{_QUESTION_WORDS})\b)|\?\s+(?=\S)",
+    re.IGNORECASE,
+)
+
+
+def split_questions(text: str) -> list[str]:
+    """The questions that a text asks one after the other: "What did it cost, and who paid?" asks two.
+
+    A text is one question unless each part has two content words of its own: "and why?" asks about what was said
+    before it.
+    """
+    parts = [part.strip(" ,;") for part in _NEXT_QUESTION.split(text) if part.strip(" ,;?")]
+    own = [len(set(extract_terms(part))) for part in parts]
+    return parts if len(parts) > 1 and min(own) >= _FEW_WORDS else [text]
+
+
 _MAX_EARLIER = 3
 
 

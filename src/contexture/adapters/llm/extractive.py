@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import Any, cast
 
 from contexture.text.language import detect_language
-from contexture.text.questions import SORTS, asks_about_past, asks_about_self
+from contexture.text.questions import SORTS, asks_about_past, asks_about_self, split_questions
 from contexture.text.segmentation import split_sentences
 from contexture.text.statements import MessageIntent, detect_intent, select_statements
 from contexture.text.supersession import (
@@ -64,6 +64,7 @@ _MATERIAL_ROLES = ("system", "user")
 _SPEAKER_ROLES = ("user", "assistant", "tool")
 _SECONDARY_LABELS = ("assistant", "summary")
 _MAX_SENTENCES = 3
+_MAX_OF_PARTS = 4  # for several questions in one message
 _MAX_FACTS = 8  # listed when the user asks what is known
 _MIN_SHARE_OF_BEST = 0.5  # of the best score: sentences with a lower score are left out
 _MIN_SIMILARITY = 0.55
@@ -174,7 +175,7 @@ class ExtractiveModel:
         ):
             yield said
             return
-        found = await self._find_answer(question, sentences)
+        found = await self._find_answers(question, sentences)
         if not found:
             command = detect_intent(question) is MessageIntent.COMMAND
             yield _ACKNOWLEDGEMENTS[lang, MessageIntent.SMALLTALK] if command else NO_MATCH_ANSWERS[lang]
@@ -186,6 +187,17 @@ class ExtractiveModel:
             if at and room < 0:
                 return
             yield piece
+
+    async def _find_answers(self, question: str, sentences: list[_Sentence]) -> list[_Sentence]:
+        """The best sentences for each question in a message, in the order in which they are asked."""
+        parts = split_questions(question)
+        if len(parts) == 1:
+            return await self._find_answer(question, sentences)
+        found: dict[int, _Sentence] = {}
+        for part in parts:
+            best = await self._find_answer(part, sentences)
+            found |= {id(each): each for each in best[: max(1, _MAX_OF_PARTS // len(parts))]}
+        return list(found.values())
 
     async def _find_answer(self, question: str, sentences: Sequence[_Sentence]) -> list[_Sentence]:
         if asks_about_self(question):
