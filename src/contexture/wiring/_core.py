@@ -9,7 +9,7 @@ from pathlib import Path
 
 from contexture.adapters.embedders.cache import CachedEmbedder
 from contexture.adapters.pages.regions import RegionEncoder
-from contexture.adapters.token_counters import counter_for
+from contexture.adapters.token_counters import ENCODINGS, counter_for
 from contexture.builders.query.build import QueryContextBuilder
 from contexture.builders.query.request import QueryRecipe
 from contexture.config import IndexOptions, Settings, keep_vendors_offline
@@ -20,7 +20,17 @@ from contexture.pages.visual import VISUAL_PAGES, VisualOptions, VisualPages
 from contexture.pipeline.fence import MaterialRole
 from contexture.pipeline.knapsack import Packer
 from contexture.pipeline.redaction import Hashed, Masked, Placeholders, RedactionOperator
-from contexture.ports import Clock, Embedder, Index, Journal, Redactor, Secrets, VectorBacklog, VectorSpaces
+from contexture.ports import (
+    Clock,
+    Embedder,
+    Index,
+    Journal,
+    Redactor,
+    Secrets,
+    TokenCounter,
+    VectorBacklog,
+    VectorSpaces,
+)
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch, ResultCache, SearchOptions
@@ -28,8 +38,7 @@ from contexture.text.language import detect_language
 from contexture.wiring import _store as store
 from contexture.wiring import plugins
 
-COUNTED_ENCODINGS = ("o200k_base", "cl100k_base")
-"""Encodings whose tokens are counted at ingestion, so that a build does not have to."""
+_DEFAULT_ENCODING = "o200k_base"
 
 
 _ENGLISH_EMBEDDERS = ("granite", "minilm")
@@ -81,10 +90,19 @@ def preparer(settings: Settings, embedders: Encoders, scanner: Redactor) -> Prep
     """Create the preparer, which computes everything derived from a record when it is written."""
     return Preparer(
         encoders=embedders,
-        counters=[counter_for(name) for name in COUNTED_ENCODINGS],
+        counters=[_ingestion_counter(settings)],
         redactor=scanner,
         max_readers=settings.max_readers,
     )
+
+
+def _ingestion_counter(settings: Settings) -> TokenCounter:
+    """The counter of the tokens that are stored with a text, so that a build for the configured model counts nothing.
+
+    The tokens of another model are counted during its builds, and so are estimates.
+    """
+    counter = counter_for(settings.counted_model)
+    return counter if counter.encoding in ENCODINGS else counter_for(_DEFAULT_ENCODING)
 
 
 def search(settings: Settings, store: Index, embedders: Encoders) -> HybridSearch:

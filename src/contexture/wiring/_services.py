@@ -10,7 +10,6 @@ from contexture.adapters.memory_client import RemoteMemory
 from contexture.adapters.policy.open import DenyingPolicy, OpenPolicy
 from contexture.adapters.secrets.local import CombinedSecrets, EnvironmentSecrets, FileSecrets
 from contexture.adapters.spans.tracing import NoopTracer, TracedModel, TracedToolModel
-from contexture.adapters.token_counters import counter_for
 from contexture.config import Settings, secret_variables
 from contexture.errors import InvalidRequest, MissingLibrary
 from contexture.memory.guard import GuardedMemory, MemoryGuard
@@ -19,7 +18,6 @@ from contexture.ports import Bus, ChatModel, Clock, Health, Index, Policy, Secre
 from contexture.resilience import CircuitBreaker, HealthMonitor, HealthOptions, RetryPolicy
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch
-from contexture.wiring._core import COUNTED_ENCODINGS
 
 
 def policy(settings: Settings) -> Policy:
@@ -121,8 +119,7 @@ def memory_service(
 
 def local_memory(store: Index, preparer: Preparer, search: HybridSearch, *, clock: Clock) -> LocalMemory:
     """Create the memory service over this process's own index."""
-    counters = [counter_for(name) for name in COUNTED_ENCODINGS]
-    return LocalMemory(index=store, preparer=preparer, search=search, clock=clock, counters=counters)
+    return LocalMemory(index=store, preparer=preparer, search=search, clock=clock, counters=preparer.counters)
 
 
 def bus(settings: Settings) -> Bus | None:

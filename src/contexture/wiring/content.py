@@ -11,7 +11,6 @@ from contexture.adapters.documents.file_types import EXTENSIONS, TEXT_EXTENSIONS
 from contexture.adapters.documents.ocr import load_tesseract
 from contexture.adapters.documents.worker_pool import DocumentWorkerPool
 from contexture.adapters.feeds.http import FeedMarkFile, FeedparserParser, HttpFeedFetcher
-from contexture.adapters.token_counters import counter_for
 from contexture.blocks.links import extract_links
 from contexture.blocks.workspace import BlockRemovalListener, Workspace, keep_block_copies
 from contexture.config import Settings
@@ -26,7 +25,7 @@ from contexture.ports import Index, Redactor, RemovalListener, keep_copies
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch
-from contexture.wiring._core import COUNTED_ENCODINGS, page_encoder, search, visual_pages
+from contexture.wiring._core import page_encoder, search, visual_pages
 from contexture.workspace import WritableBlocks
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def page_store(
         search=searcher,
         rules=scanner.rules,
         images=_page_images(settings, pool),
-        counters=[counter_for(name) for name in COUNTED_ENCODINGS],
+        counters=preparer.counters,
         visual=visual_pages(settings, store, page_encoder(settings, embedders)),
         on_removed=on_removed,
     )
