@@ -29,8 +29,8 @@ FILE = base64.b64encode("\n\n".join(SENTENCES).encode()).decode()
 PREPARED = {
     "prepare.split_passages": (prepare, "split_passages"),
     "prepare.detect_language": (prepare, "detect_language"),
-    "prepare.simhash": (prepare, "simhash"),
-    "prepare.bm25_weights": (prepare, "bm25_weights"),
+    "prepare.hash_words": (prepare, "hash_words"),
+    "prepare.weigh_words": (prepare, "weigh_words"),
 }
 TEXT_FACTS = {"text_facts.simhash": (text_facts, "simhash")}
 REMEMBERED = {

@@ -15,10 +15,12 @@ from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.cli.main import app
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.ledger import Trace
+from contexture.retrieval import prepare
 from contexture.retrieval.backfill import Reindexer, ReindexStep
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.message_context import MessageContexts
 from contexture.testing.doubles import HashEmbedder
+from contexture.text.terms import extract_terms
 from contexture.types import PUBLIC, Record, Scope
 from support.workbench import NAME, Parts, Workbench, workbench
 
@@ -78,17 +80,43 @@ async def test_an_old_store_is_searched_before_and_after_it_is_reindexed(new_fol
         assert records == [replace(each, lang="") for each in await bench.index.scroll(LOCAL, NAME)]
 
 
+async def test_a_store_of_stems_finds_every_inflection_once_it_is_reindexed(
+    new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then its stems are found by questions too, beside records with lemmas; a repeated run changes nothing."""
+
+    async def match_words(bench: Workbench, question: str) -> set[str]:
+        found = await bench.search.search(LOCAL, NAME, question, trace=Trace())
+        return {each.hit.record.id for each in found if "bm25" in each.hit.ranks}
+
+    async with workbench(new_folder()) as bench:
+        with monkeypatch.context() as before:
+            before.setattr(
+                prepare, "weigh_words", lambda words, lang: dict.fromkeys(extract_terms(" ".join(words)), 1.0)
+            )
+            await bench.add(LOCAL, [make_record("old", "Паводок затопил рынки, и этот день запомнили.")])
+        await bench.add(LOCAL, [make_record("new", "Паводок размыл берег.")])
+
+        assert {"old", "new"} == await match_words(bench, "паводок")
+        assert {"old"} == await match_words(bench, "рынки")
+        assert set() == await match_words(bench, "дня")
+        for _ in range(2):
+            await Reindexer(bench.index, bench.preparer).step(LOCAL)
+            assert {"old", "new"} == await match_words(bench, "паводка")
+            assert {"old"} == await match_words(bench, "рынка") == await match_words(bench, "дня")
+
+
 async def test_a_record_written_meanwhile_stays_as_written(
     new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A write between reading and writing a batch is kept, and the rest of the batch is prepared again."""
     async with workbench(new_folder()) as bench:
         await bench.add(LOCAL, [make_record("a", "The pump leaks."), make_record("b", "The boat sails.")])
-        reindexer, prepare = Reindexer(bench.index, bench.preparer), bench.preparer.prepare
+        reindexer, prepare_records = Reindexer(bench.index, bench.preparer), bench.preparer.prepare
 
         async def overtake(records, contexts=None, *, cut=None, embedded=False):
-            ready = await prepare(records, contexts, cut=cut, embedded=embedded)
-            await bench.index.upsert(LOCAL, NAME, await prepare([make_record("a", "The pump is repaired.")]))
+            ready = await prepare_records(records, contexts, cut=cut, embedded=embedded)
+            await bench.index.upsert(LOCAL, NAME, await prepare_records([make_record("a", "The pump is repaired.")]))
             return ready
 
         monkeypatch.setattr(bench.preparer, "prepare", overtake)
