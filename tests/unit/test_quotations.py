@@ -91,6 +91,14 @@ async def test_a_quotation_belongs_to_the_source_that_is_cited():
     assert UnsupportedReason.QUOTE not in await reasons('It says "turbines are loud".', sources)
 
 
+async def test_an_omission_in_a_quotation_ends_no_sentence():
+    """The marker at the end of the sentence belongs to the whole quotation."""
+    sources = {1: "The board said that maintenance must not be postponed again."}
+
+    assert [] == await reasons("The board said “maintenance must not be […] again” [1].", sources)
+    assert [] == await reasons('The board said that "maintenance (...) again" must not be postponed [1].', sources)
+
+
 async def test_words_of_the_question_may_be_quoted():
     """What the question says is not invented."""
     sources = {1: "Solar power lowers bills."}
@@ -111,16 +119,22 @@ async def test_words_of_the_question_may_be_quoted():
         ("Net sales were 32,765 in 2018 [2].", None),
         ("Net sales were 31,657 in 2018 [2].", UnsupportedReason.LABEL),
         ("Cost of sales was 16,055 in 2017 [2].", None),
+        ("Sales grew by 6 million [1].", UnsupportedReason.LABEL),
+        ("The pilot cost 2.6 billion crowns [3].", UnsupportedReason.LABEL),
+        ("The pilot cost 2.6 percent [3].", UnsupportedReason.LABEL),
+        ("The pilot cost 2.6 million crowns [3].", None),
+        ("The harbour cost 2.6 billion crowns [3].", None),
     ],
 )
 async def test_figures_stay_with_their_labels(answer, lack):
-    """A figure that the source gives for another label, or for another year, is flagged."""
+    """A figure that the source gives for another label, for another year or in another unit is flagged."""
     table = (
         "| (Millions) | 2018 | 2017 |\n| --- | --- | --- |\n| Net sales | $32,765 | $31,657 |\n"
         "| Cost of sales | 16,682 | 16,055 |"
     )
 
-    found = await reasons(answer, {1: "Sales grew by 6 %, while costs grew by 14 %.", 2: table})
+    costs = "The pilot cost 2.6 million crowns." if "pilot" in answer else "The harbour cost 2,600 million crowns."
+    found = await reasons(answer, {1: "Sales grew by 6 %, while costs grew by 14 %.", 2: table, 3: costs})
 
     assert ([lack] if lack else []) == found
 
@@ -172,6 +186,7 @@ async def test_figures_of_tables_stay_with_row_column_and_scale(answer, lack):
         "This is not mentioned in the documents.",
         "В документах нет ответа на этот вопрос.",
         "I could not find the answer.",
+        "The documents do not state the price in 2019 or in Q3 of FY22.",
     ],
 )
 async def test_saying_that_there_is_no_answer_is_not_flagged(answer):

@@ -14,6 +14,10 @@ from contexture.text.segmentation import split_sentences
 from contexture.text.terms import extract_terms
 
 _SCALE = r"thousand|million|billion|trillion|mln|bn|тыс\w*|млн|млрд|трлн|миллион\w*|миллиард\w*"
+_POWERS = {
+    power: re.compile(words)
+    for power, words in {3: "thou|тыс", 6: "mil|mln|млн|миллион", 9: "bil|bn|млрд|миллиард", 12: "tril|трлн"}.items()
+}
 _FIGURE = re.compile(
     r"(?<![\w.,])[$€£₽]?\s?\(?(?P<number>\d{1,3}(?:[ \u00a0,]\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?)\)?"
     rf"(?P<percent>[ \u00a0]?(?:%|percent\b|per cent\b|процент\w*))?(?P<scale>[ \u00a0]?(?:{_SCALE})\b)?(?!\w)",
@@ -53,12 +57,13 @@ _MAX_SHORT_CLAIM = 3  # terms of a claim that one term can be the label of
 class _LabelledFigure:
     """A figure, the terms, years and periods that it stands with, and where it is.
 
-    `row` has the terms of the row's label, none in a sentence. `place` counts sentences from 0 and rows below 0.
+    `power` is 6 for a million, and 0 without such a word. `row` has the terms of the row's label, none in a sentence.
+    `place` counts sentences from 0 and rows below 0.
     """
 
     value: str
     percent: bool
-    scaled: bool
+    power: int
     labels: frozenset[int]
     row: frozenset[int]
     years: frozenset[str]
@@ -93,8 +98,8 @@ def is_rounded_from(scaled: str, figure: str) -> bool:
 
 def _is_misplaced(claim: _LabelledFigure, claimed: Sequence[_LabelledFigure], known: Sequence[_LabelledFigure]) -> bool:
     same = [each for each in known if _is_same_figure(claim, each)]
-    if not same:
-        return False  # a figure that no source has is reported as such
+    if not same:  # a figure that no source has at all is reported as such
+        return _has_other_unit(claim, known)
     others = [each for each in known if not _is_same_figure(claim, each)]
     return (
         _has_other_row(claim, same, others)
@@ -108,7 +113,27 @@ def _is_same_figure(claim: _LabelledFigure, known: _LabelledFigure) -> bool:
     """Whether a figure of a source is the claimed one; a table may have percent in its header only."""
     if claim.percent != known.percent and not (claim.percent and known.row):
         return False
-    return claim.value == known.value or (claim.scaled and is_rounded_from(claim.value, known.value))
+    if claim.value == known.value:
+        return not _differ_in_power(claim, known)
+    return bool(claim.power) and is_rounded_from(claim.value, known.value)
+
+
+def _has_other_unit(claim: _LabelledFigure, known: Sequence[_LabelledFigure]) -> bool:
+    """Whether the sources have the number only as a percentage instead of an amount, or as one of another size."""
+    equal = [each for each in known if each.value == claim.value]
+    return bool(equal) and all(
+        (claim.power and each.percent) or (claim.percent and each.power) or _differ_in_power(claim, each)
+        for each in equal
+    )
+
+
+def _differ_in_power(claim: _LabelledFigure, known: _LabelledFigure) -> bool:
+    return bool(claim.power and known.power) and claim.power != known.power
+
+
+def _read_power(scale: str | None) -> int:
+    word = (scale or "").strip().lower()
+    return next((power for power, pattern in _POWERS.items() if pattern.match(word)), 0)
 
 
 def _has_other_row(claim: _LabelledFigure, same: Sequence[_LabelledFigure], others: Sequence[_LabelledFigure]) -> bool:
@@ -185,7 +210,7 @@ def _read_row(cells: Sequence[str], header: Sequence[str], place: int) -> Iterat
             yield _LabelledFigure(
                 value=_plain_number(found["number"]),
                 percent=bool(found["percent"]) or cell.endswith("%"),
-                scaled=False,
+                power=0,
                 labels=label | frozenset(extract_terms(_YEAR.sub(" ", head))),
                 row=label,
                 years=frozenset(_YEAR.findall(head)),
@@ -211,7 +236,7 @@ def _read_clauses(sentence: str, place: int) -> Iterator[_LabelledFigure]:
                 yield _LabelledFigure(
                     value=_plain_number(found["number"]),
                     percent=bool(found["percent"]),
-                    scaled=bool(found["scale"]),
+                    power=_read_power(found["scale"]),
                     labels=terms,
                     row=frozenset(),
                     years=years,

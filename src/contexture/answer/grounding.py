@@ -85,7 +85,7 @@ async def find_unsupported_sentences(
 def _split_claims(answer: str) -> list[tuple[int, int]]:
     """Return the offsets of the sentences; a marker at the end of a line ends one, as in a list of quoted rows."""
     found: list[tuple[int, int]] = []
-    for start, end in split_sentences(answer):
+    for start, end in split_sentences(_OMITTED.sub(lambda gap: "," * len(gap[0]), answer)):
         stops = [*_MARKED_LINE_END.finditer(answer, start, end)]
         found += zip(
             [start, *(stop.end() for stop in stops)], [*(stop.start() + 1 for stop in stops), end], strict=True
@@ -130,6 +130,8 @@ _NO_ANSWER = re.compile(
     re.IGNORECASE,
 )
 
+_PERIOD_NAME = re.compile(r"\b(?:FY\s?)?(?:19|20)\d\d\b|\bFY\s?\d\d\b|\bQ[1-4]\b", re.IGNORECASE)
+
 
 def _makes_claim(said: str) -> bool:
     """Whether a sentence makes a claim.
@@ -138,7 +140,7 @@ def _makes_claim(said: str) -> bool:
     """
     if not extract_terms(said) or said.startswith("#") or said.endswith((":", "：")):
         return False
-    return not (_NO_ANSWER.search(said) and not extract_digits(said))
+    return not (_NO_ANSWER.search(said) and not extract_digits(_PERIOD_NAME.sub(" ", said)))
 
 
 async def _find_reason(
@@ -208,6 +210,7 @@ _MARKER = re.compile(
 )
 _NUMBER_RANGE = re.compile(r"(\d{1,4})(?:\s*[-–]\s*(\d{1,4}))?")
 _MARKERS_AFTER_STOP = re.compile(rf"(?<![.!?…])([.!?…]++)((?:{_GAP}\[[^\[\]\n]{{1,320}}\])+)")
+_OMITTED = re.compile(r"\[\s?(?:\.{3}|…)\s?\]|\(\s?(?:\.{3}|…)\s?\)")  # from a quotation; ends no sentence
 _MARKED_LINE_END = re.compile(r"(?<=\d)\]\s*\n\s*(?=\S)")
 _MAX_RANGE = 50  # sources that a range such as [1-50] may cover
 
