@@ -16,6 +16,7 @@ from contexture.text.language import STOPWORDS
 _MAX_NAME_WORDS = 4
 _MIN_PART = 4  # letters of a part of a name, unless it is written in capitals
 _MIN_CAPITALS = 3
+_MAX_ABBREVIATION = 8
 _MIN_TITLE_WORDS = 4
 _TITLE_SHARE = 0.6  # of the words that begin with a capital: they tell nothing about names
 _WORD = re.compile(r"[^\W_]+")
@@ -161,7 +162,11 @@ def is_short_form(name: str, company: str) -> bool:
 def _abbreviates(short: str, company: str) -> bool:
     """Whether `short` is made of beginnings of the first two or more words, as AmEx and JnJ are."""
     words = [word.casefold() for word in re.findall(r"[^\W_]+|&", clean_company(company))]
-    return len(words) > 1 and _match_beginnings(short, tuple("n" if word == "&" else word for word in words), 0)
+    return (
+        len(words) > 1
+        and len(short) <= _MAX_ABBREVIATION
+        and _match_beginnings(short, tuple("n" if word == "&" else word for word in words), 0)
+    )
 
 
 def _match_beginnings(rest: str, words: tuple[str, ...], used: int) -> bool:

@@ -36,7 +36,9 @@ _MIN_STATEMENT_ROWS = 8
 _MIN_CONTENTS_ITEMS = 6
 _CONTENTS_ITEM = re.compile(r"[-*] .*[^\W\d_].* (?:\d{1,4}|[ivxlc]{1,6}|[A-Z]-\d{1,3})")
 # Leaders or a comma before page numbers; cells of an index that was read as a table end them, too.
-_INDEX_ENTRY = re.compile(r"(?:(?:[ .]\.){3,}[ |]*|(?<=[^\W\d]), |(?<=[)*]), )\d{1,3}(?:(?:, |[-–])\d{1,3})*(?=\s|$)")
+_INDEX_ENTRY = re.compile(
+    r"(?:(?:[ .]\.){3,100}[ |]{0,8}|(?<=[^\W\d]), |(?<=[)*]), )\d{1,3}(?:(?:, |[-–])\d{1,3})*(?=\s|$)"
+)
 _INDEXED_WORD = re.compile(r"[^\W\d_]{2,}")
 _MIN_INDEX_ENTRIES = 12
 _MAX_ENTRY_WORDS = 5  # of an index, on average
