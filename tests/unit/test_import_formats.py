@@ -17,7 +17,7 @@ from contexture.ingestion.blocks.obsidian import strip_comments
 from contexture.ingestion.blocks.preview import preview_source
 from contexture.ingestion.blocks.readers_map import ReadersMap, read_readers_map
 from contexture.ingestion.blocks.sources import SourceFile
-from contexture.ingestion.blocks.tables import TableColumns, read_table
+from contexture.ingestion.blocks.tables import TableColumns, parse_rows, read_table
 from contexture.ingestion.files import LoadProblem
 from contexture.workspace import Block, BlockType, is_done
 
@@ -263,6 +263,15 @@ def test_a_state_that_never_means_done_makes_no_tasks() -> None:
 
     assert "done" not in row.properties
     assert not is_done(Block(id="r", type=BlockType.DB_ROW, text="", properties=row.properties))
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_columns_are_separated_as_spreadsheets_do(mark: str) -> None:
+    """By semicolons where a comma is the decimal sign, or by tabs; signs within quotes do not count."""
+    lines = [["Name", '"Due, or; not"', "Owner"], ["Paint", "2026-06-01", "Anna"]]
+    rows = parse_rows("\n".join(mark.join(line) for line in lines))
+
+    assert [{"Name": "Paint", "Due, or; not": "2026-06-01", "Owner": "Anna"}] == rows
 
 
 def test_an_unknown_column_is_refused(tmp_path: Path) -> None:

@@ -93,14 +93,26 @@ def read_table(
     return DraftDocument(path=file.path, root=root)
 
 
+_DELIMITERS = ",;\t"  # the first of those that are equally frequent
+_QUOTED_CELL = re.compile(r'"[^"]*"')
+
+
 def parse_rows(text: str) -> list[TableRow]:
-    """Return the rows by column name; raises `InvalidRequest` for text that is not CSV."""
+    """Return the rows by column name; raises `InvalidRequest` for text that is not CSV.
+
+    Columns are separated by commas, or by semicolons or tabs where the first line has more of these.
+    """
     try:
-        lines = [line for line in csv.reader(io.StringIO(text), strict=True) if line]
+        lines = [line for line in csv.reader(io.StringIO(text), strict=True, delimiter=_find_delimiter(text)) if line]
     except csv.Error as failure:
         raise InvalidRequest(f"not a CSV table: {failure}") from failure
     names = _unique_names([name.strip() for name in lines[0]]) if lines else []
     return [dict(zip(names, [*line, *([""] * len(names))], strict=False)) for line in lines[1:]]
+
+
+def _find_delimiter(text: str) -> str:
+    first = _QUOTED_CELL.sub("", text.lstrip("\r\n").partition("\n")[0])
+    return max(_DELIMITERS, key=first.count)
 
 
 def infer_columns(rows: Sequence[TableRow], columns: TableColumns) -> TableColumns:
