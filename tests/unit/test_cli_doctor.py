@@ -12,10 +12,12 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
+from contexture import wiring
 from contexture.adapters.bus import nats
 from contexture.adapters.index.lock import StoreLock
 from contexture.cli.main import app
-from contexture.errors import explain_missing_module
+from contexture.errors import SourceUnavailable, explain_missing_module
+from contexture.testing.doubles import ScriptedChatModel
 from contexture.wiring import checks
 
 
@@ -98,6 +100,38 @@ def test_a_bus_that_is_not_there_is_broken(tmp_path, monkeypatch):
 
     assert ("ok", "broken", 1) == (without["bus"]["status"], found["bus"]["status"], code)
     assert "127.0.0.1:1" in found["bus"]["detail"]
+
+
+def test_without_a_chat_model_the_doctor_says_how_to_connect_one(tmp_path):
+    """For each kind of vendor by name, with the settings to make."""
+    _, found = examined(tmp_path / "none")
+
+    assert "ok" == found["chat model"]["status"]
+    for name in ("OPENAI_API_BASE", "litellm:ollama_chat/", "ANTHROPIC_API_KEY"):
+        assert name in found["chat model"]["detail"]
+
+
+@pytest.mark.parametrize(("said", "status", "code"), [("OK", "ok", 0), (SourceUnavailable("wrong key"), "broken", 1)])
+def test_a_chat_model_is_asked_for_a_word(tmp_path, monkeypatch, said, status, code):
+    """A key or an address that is wrong shows before the first question."""
+    model = ScriptedChatModel(answers=[said])
+    monkeypatch.setattr(wiring, "chat_model", lambda name: model)
+    ended, found = examined(tmp_path / "none", env={"CONTEXTURE_CHAT_MODEL": "litellm:openai/m"})
+
+    assert (status, code) == (found["chat model litellm:openai/m"]["status"], ended)
+    assert 1 == len(model.asked)
+    assert ("wrong key" in found["chat model litellm:openai/m"]["detail"]) == (code == 1)
+
+
+def test_output_for_a_pipe_is_plain_and_not_wrapped(tmp_path):
+    """One line a row, without rules; a width in COLUMNS asks for the table of a terminal."""
+    plain = CliRunner().invoke(app, ["doctor", "--home", str(tmp_path)]).stdout
+    wide = CliRunner().invoke(app, ["doctor", "--home", str(tmp_path)], env={"COLUMNS": "60"}).stdout
+
+    assert not set(plain) & set("│┃━╇─")
+    assert next(line for line in plain.splitlines() if line.startswith("store ")).rstrip().endswith("can be written")
+    assert "│" in wide
+    assert max(map(len, wide.splitlines())) <= 60
 
 
 def test_people_get_a_table(tmp_path):

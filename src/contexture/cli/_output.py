@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 
 EXIT_INTERRUPTED = 130
+EXIT_UNAVAILABLE = 3
+_UNKNOWN_WIDTH = 80  # what rich assumes without a terminal
+_UNLIMITED_WIDTH = 1_000_000
 _CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -42,10 +45,22 @@ def print_note(line: str) -> None:
 
 
 def console(*, err: bool = False) -> Console:
-    """Return the console for tables, panels and progress bars."""
+    """Return the console for tables, panels and progress bars; it wraps lines only for a terminal."""
     from rich.console import Console
 
-    return Console(stderr=err, highlight=False, markup=False, emoji=False)
+    width = _UNLIMITED_WIDTH if is_plain() and not err else None
+    return Console(stderr=err, highlight=False, markup=False, emoji=False, width=width)
+
+
+def is_plain() -> bool:
+    """Whether standard output is a file or a pipe, for which lines are not wrapped and tables have no rules.
+
+    A width in `COLUMNS` asks for the output of a terminal.
+    """
+    from rich.console import Console
+
+    out = Console()
+    return not out.is_terminal and out.width == _UNKNOWN_WIDTH
 
 
 def replace_control_chars(text: str) -> str:
@@ -57,7 +72,7 @@ def exit_code(error: Exception) -> int:
     """Return 2 for an error that the caller can fix, 3 for an unavailable source, and 1 otherwise."""
     if isinstance(error, RequestError):
         return 2
-    return 3 if isinstance(error, SourceError) else 1
+    return EXIT_UNAVAILABLE if isinstance(error, SourceError) else 1
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from contexture.cli._output import replace_control_chars
+from contexture.cli._output import is_plain, replace_control_chars
 from contexture.ledger import Degradation, Ledger, LedgerEntry, State
 
 _STYLES = {State.KEPT: "green", State.SHORTENED: "yellow", State.DROPPED: "red"}
@@ -18,6 +18,8 @@ _STYLES = {State.KEPT: "green", State.SHORTENED: "yellow", State.DROPPED: "red"}
 def table(*columns: str, right: Iterable[str] = ()) -> Table:
     """Return an empty table; the columns in `right` are right-aligned numbers."""
     found = Table(show_edge=False, pad_edge=False, header_style="bold")
+    if is_plain():
+        found.box = None
     numbers = set(right)
     for column in columns:
         found.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
@@ -54,8 +56,10 @@ def degradation_lines(degradations: Sequence[Degradation]) -> list[Text]:
     ]
 
 
-def panel(title: str, body: str) -> Panel:
-    """Return a text in a frame."""
+def panel(title: str, body: str) -> RenderableType:
+    """Return a text in a frame, or below its title in plain output."""
+    if is_plain():
+        return Group(Text(replace_control_chars(title)), Text(replace_control_chars(body)), Text(""))
     return Panel(Text(replace_control_chars(body)), title=Text(replace_control_chars(title)), title_align="left")
 
 

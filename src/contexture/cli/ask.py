@@ -10,8 +10,8 @@ import typer
 
 from contexture.cli import _common as cli
 from contexture.cli._client import find_service, parse_degradations
-from contexture.cli._output import console, print_json, replace_control_chars
-from contexture.errors import InvalidRequest
+from contexture.cli._output import EXIT_UNAVAILABLE, console, print_json, replace_control_chars
+from contexture.errors import InvalidRequest, SourceTimeout
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from contexture.answer.research import ResearchAnswer
     from contexture.config import Settings
     from contexture.engine import Contexture
+    from contexture.ledger import Degradation
 
 
 def register(app: typer.Typer) -> None:
@@ -55,6 +56,8 @@ def ask(  # noqa: PLR0913, PLR0917 - one parameter an option
     The slash commands are /ask, /events, /graph, /synthesize and /memory with suggest, store or recall, such as "/ask
     window=24h topic=AI". Every statement names its evidence. A command on standard input is an object with
     `raw_command`, or with `command` and `args`.
+
+    If a source did not answer in time, what was found is printed, and the exit code is 3.
     """
     clock = cli.parse_now(now)
     given = cli.read_json_object() if line is None else _read_line(line)
@@ -91,10 +94,17 @@ def _print_answer(
 ) -> None:
     if common.as_json:
         print_json(found)
-        return
-    out = console()
-    for part in render(found):
-        out.print(part)
+    else:
+        out = console()
+        for part in render(found):
+            out.print(part)
+    if any(_is_timeout(each) for each in parse_degradations(found)):
+        raise typer.Exit(EXIT_UNAVAILABLE)
+
+
+def _is_timeout(lost: Degradation) -> bool:
+    """Whether a source did not answer in time, so that the answer may lack what it holds; a model has a fallback."""
+    return lost.reason.startswith(SourceTimeout.__name__) and not lost.source.startswith("model:")
 
 
 def render_command_answer(found: Mapping[str, Any]) -> Iterator[RenderableType]:

@@ -10,6 +10,7 @@ import asyncio
 import sqlite3
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -26,17 +27,26 @@ from contexture.adapters.embedders import granite, minilm, use
 from contexture.adapters.index.lock import StoreLock
 from contexture.adapters.installed_packages import find_packaged_file, import_native, verify_sha256
 from contexture.adapters.llm import smollm2
+from contexture.adapters.llm.extractive import NAME as EXTRACTIVE
 from contexture.adapters.policy.open import DenyingPolicy, OpenPolicy
 from contexture.adapters.store_damage import find_store_damage, list_databases
 from contexture.adapters.token_counters import counter_for
 from contexture.announcement import read_announcement
 from contexture.config import Settings, misspelt_variables
 from contexture.conversation import HealthState
-from contexture.errors import ContextError, InvalidRequest, SourceUnavailable, StoreDamaged, StoreLocked
+from contexture.errors import ContextError, InvalidRequest, SourceError, SourceUnavailable, StoreDamaged, StoreLocked
 from contexture.ports import Policy
+from contexture.types import Message
 from contexture.wiring.plugins import PluginGroup, built_in_plugins, find_plugin, index_name, require_usable
 
 MIN_PYTHON = (3, 11)
+CONNECT_ADVICE = """To connect a model, install contexture-ai[litellm] and set
+- OpenAI: CONTEXTURE_CHAT_MODEL=litellm:gpt-5 and OPENAI_API_KEY
+- a server with OpenAI's API: CONTEXTURE_CHAT_MODEL=litellm:openai/NAME, OPENAI_API_BASE=http://HOST/v1, OPENAI_API_KEY
+- Ollama: CONTEXTURE_CHAT_MODEL=litellm:ollama_chat/NAME, and OLLAMA_API_BASE if it is not on this machine
+- Anthropic: CONTEXTURE_CHAT_MODEL=litellm:anthropic/NAME and ANTHROPIC_API_KEY"""
+_MODEL_SECONDS = 30.0
+_TEST_TOKENS = 64  # some models think before their first word
 EXTRA_PACKAGES = {
     "documents": ("PIL", "bs4", "mammoth", "markdownify", "openpyxl", "oxmsg", "pptx", "pypdfium2"),
     "service": ("fastapi", "httptools", "uvicorn"),
@@ -122,7 +132,11 @@ def run_checks(settings: Settings) -> list[Check]:
         "policy": partial(_check_policy, settings),
         "plug-ins": _check_plugins,
     }
-    return [*(_run_check(name, check) for name, check in needed.items()), *map(_check_extra, EXTRA_PACKAGES)]
+    return [
+        *(_run_check(name, check) for name, check in needed.items()),
+        *_check_chat_models(settings),
+        *map(_check_extra, EXTRA_PACKAGES),
+    ]
 
 
 def _run_check(name: str, check: Callable[[], str]) -> Check:
@@ -296,6 +310,28 @@ async def _policy_state(chosen: Policy) -> HealthState:
         return HealthState.NORMAL if state is None else await state()
     finally:
         await wiring.close_policy(chosen)
+
+
+def _check_chat_models(settings: Settings) -> list[Check]:
+    """Ask each configured chat model for a word; without one, say how to connect one."""
+    names = list(dict.fromkeys(filter(None, (settings.chat_model, *settings.chat_fallbacks))))
+    if not [name for name in names if name != EXTRACTIVE]:
+        return [Check("chat model", CheckStatus.OK, f"none: answers quote the sources\n{CONNECT_ADVICE}")]
+    return [_run_check(f"chat model {name}", partial(_ask_model, name)) for name in names if name != EXTRACTIVE]
+
+
+def _ask_model(name: str) -> str:
+    """Return how long the model took to answer; raises its error with what to check."""
+    model = wiring.chat_model(name)
+    start = time.perf_counter()
+    asked: list[Message] = [{"role": "user", "content": "Reply with the word OK."}]
+    try:
+        asyncio.run(asyncio.wait_for(model.complete(asked, max_tokens=_TEST_TOKENS), _MODEL_SECONDS))
+    except TimeoutError as failure:
+        raise SourceUnavailable(f"no answer within {_MODEL_SECONDS:g} s\n{CONNECT_ADVICE}") from failure
+    except SourceError as failure:
+        raise SourceUnavailable(f"{failure}\n{CONNECT_ADVICE}") from failure
+    return f"answered in {time.perf_counter() - start:.1f} s"
 
 
 def _check_extra(name: str) -> Check:
