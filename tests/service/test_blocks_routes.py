@@ -185,3 +185,15 @@ async def test_whatever_is_asked_for_is_answered(client, name):
     """An id that no block can have is an unknown or a refused one."""
     for method, tail in (("GET", ""), ("POST", "/view"), ("POST", "/restore")):
         assert (await client.request(method, f"/v1/blocks/{name}{tail}")).status_code in (404, 422)
+
+
+@pytest.mark.parametrize("path", ["/v1/ingest/blocks", "/v1/ingest/jobs"])
+async def test_a_version_is_a_whole_number(client, path):
+    """However it is spelled; neither a text nor a truth value is one."""
+    codes = [
+        (await client.post(path, json={"blocks": [{"id": "v", "text": "x", "version": version}]})).status_code
+        for version in (False, "0", 0.5, 0.0, 0)
+    ]
+
+    assert [422, 422, 422] == codes[:3]
+    assert {200, 202} >= set(codes[3:])

@@ -11,7 +11,7 @@ from contexture.blocks.workspace import MAX_ID_LENGTH
 from contexture.ingestion.articles import ArticleRow
 from contexture.ingestion.loader import LoadReport
 from contexture.results import FreeJson
-from contexture.service._openapi import JsonField, PrincipalField, TimeField, describe_row
+from contexture.service._openapi import AnySpelling, JsonField, PrincipalField, TimeField, describe_row
 from contexture.service.wire.builds import LoadReportJson, load_report_object
 from contexture.types import PUBLIC
 from contexture.workspace import Block, BlockType, ImportAccess
@@ -96,7 +96,11 @@ class BlockBody(BaseModel):
     created: Annotated[TimeField | None, Field(validation_alias=AliasChoices("created", "createdAt"))] = None
     modified: Annotated[TimeField | None, Field(validation_alias=AliasChoices("modified", "lastModified"))] = None
     version: Annotated[
-        int, Field(ge=0, le=2**53, description="The version that is replaced: another stored one is a conflict.")
+        int,
+        Field(
+            ge=0, le=2**53, strict=True, description="The version that is replaced: another stored one is a conflict."
+        ),
+        AnySpelling,
     ] = 0
 
     def to_block(self) -> Block:
