@@ -51,7 +51,7 @@ fill(
 onLanguage(() => Object.values(panels).forEach((each) => each.redraw()));
 onLanguage(updateHealth);
 setLanguage(language());
-openAddress();
+if (!openAddress()) show(ask.name);
 window.addEventListener("hashchange", openAddress);
 
 /** A labelled select element in the header. */
@@ -69,12 +69,13 @@ function keyButton() {
   return el("button", { type: "button", class: "quiet", word: "key.change", on: { click: () => askForKey(rebuild) } });
 }
 
-/** Show the tab that the address names, with its build if it is a permalink. */
+/** Show the tab that the address names, with its build if it is a permalink; returns whether it names one. */
 function openAddress() {
   const { kind, build } = parseLink(location.hash);
   const known = KINDS.some((each) => each.name === kind);
   if (known && build) openEntry(build);
-  else show(known ? kind : ask.name);
+  else if (known) show(kind);
+  return known;
 }
 
 function openEntry(entry) {
