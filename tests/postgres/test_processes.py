@@ -1,4 +1,4 @@
-"""Two services and two workers over one PostgreSQL and one NATS; one of each is killed under load."""
+"""Two services and two workers over one PostgreSQL and one NATS, with and without Qdrant; one of each is killed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pytest
 
 from contexture import Settings, wiring
 from contexture.testing.bus import TIMEOUT_SECONDS, Inbox, new_topic
+from support.qdrant_server import QdrantCluster
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 pytest.importorskip("nats", reason="nats-py is not installed")
@@ -76,14 +77,41 @@ async def send(client: httpx.AsyncClient, number: int) -> None:
     assert (202, 200) == (handed.status_code, written.status_code)
 
 
+async def find_by_words(client: httpx.AsyncClient, number: int) -> list[str]:
+    """The ids of the memories that a search by the words of one finds; tried once more when it fails."""
+    body = {"query": f"Memory {number} of the pump", "collection": "memories", "limit": 100}
+    answer = await client.post("/v1/search", json=body)
+    if answer.is_error:
+        answer = await client.post("/v1/search", json=body)
+    assert answer.is_success, answer.text
+    return [row["citation"]["record_id"] for row in answer.json()["results"]]
+
+
+@pytest.fixture(params=["postgres", pytest.param("qdrant", marks=pytest.mark.needs("qdrant"))])
+def stored(request: pytest.FixtureRequest, new_url: Callable[[], str]) -> tuple[dict[str, str], Callable[[], None]]:
+    """The settings of a shared store, and what kills a node of it, where it has several."""
+    if request.param == "postgres":
+        return {"store": new_url()}, lambda: None
+    cluster = request.getfixturevalue("own_cluster")
+    return {"store": cluster.place, "truth": new_url()}, cluster.nodes[0].kill
+
+
+@pytest.fixture
+def own_cluster(new_folder: Callable[[], Path]) -> Iterator[QdrantCluster]:
+    """Three nodes of Qdrant that may be killed."""
+    with QdrantCluster(new_folder()) as cluster:
+        yield cluster
+
+
 async def test_nothing_is_lost_or_doubled_when_one_of_each_is_killed(
-    nats_address: str, new_url: Callable[[], str], new_folder: Callable[[], Path]
+    nats_address: str, stored: tuple[dict[str, str], Callable[[], None]], new_folder: Callable[[], Path]
 ) -> None:
     """Every message has one turn, in the order of its session, and the service that is left finds every memory."""
+    store, kill_node = stored
     topics = {f"bus_{topic}": new_topic() for topic in ("inbound", "outbound", "dead")}
     group = topics["bus_inbound"].replace(".", "-")
     shared = {
-        "store": new_url(), "bus": nats_address, "bus_group": group, "bus_partitions": 4,
+        **store, "bus": nats_address, "bus_group": group, "bus_partitions": 4,
         "bus_redeliver_seconds": 1.0, "worker_concurrency": 2,
     }  # fmt: skip
     places = [Settings(home=new_folder(), **shared, **topics) for _ in range(4)]
@@ -95,13 +123,17 @@ async def test_nothing_is_lost_or_doubled_when_one_of_each_is_killed(
         starting = [stack.enter_async_context(started(at, *each)) for at, each in zip(places, words, strict=True)]
         running = await asyncio.gather(*starting)
         doomed, left = [await stack.enter_async_context(client_of(place.home)) for place in places[:2]]
+        seen: list[bool] = []
         for number in range(BEFORE):
             await send(doomed, number)
+            seen.append(f"r-{number}" in await find_by_words(left, number))
         await inbox.wait_for_messages(2)
         for process, _ in (running[0], running[2]):
             process.send_signal(signal.SIGKILL)
+        kill_node()
         for number in range(BEFORE, BEFORE + AFTER):
             await send(left, number)
+            seen.append(f"r-{number}" in await find_by_words(left, number))
         told = await inbox.wait_for_replies({f"m-{number}" for number in range(BEFORE + AFTER)})
         sessions = [
             (await left.get(f"/v1/sessions/s-{session}/events", params={"limit": 1_000})).json()["events"]
@@ -112,6 +144,7 @@ async def test_nothing_is_lost_or_doubled_when_one_of_each_is_killed(
 
     assert {"complete"} == {reply["status"] for reply in told.values()}
     assert {200} == set(found)
+    assert [True] * (BEFORE + AFTER) == seen
     for session, events in enumerate(sessions):
         spoken = [event["message"] for event in events if event["message"]["content"]]
         asked = [int(each["content"].split()[1]) for each in spoken if each["role"] == "user"]

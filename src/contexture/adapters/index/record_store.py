@@ -196,7 +196,7 @@ class SqliteRecordStore:
         """Every passage of a collection written after `seq`, oldest first."""
         rows = self._connection().execute(
             f"SELECT {_PASSAGE_COLUMNS}, v.data FROM passages p JOIN records r USING (row) JOIN vectors v USING (pid) "  # noqa: S608 - fixed
-            "WHERE p.seq > ? AND r.collection = ? ORDER BY p.pid",
+            "WHERE p.seq > ? AND +r.collection = ? ORDER BY p.seq, p.pid",  # by the index on `seq`, without sorting
             (seq, collection),
         )
         return map(_to_passage_row, rows)

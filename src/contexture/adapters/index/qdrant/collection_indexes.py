@@ -112,6 +112,8 @@ class QdrantCollectionIndexes:
         self._dirty_counts: Counter[str] = Counter()
         self._synced_counts: dict[str, int] = {}
         self._sending: Counter[str] = Counter()  # by collection, the writes that are being sent
+        # By collection, when it was last clean: the state of its points, and the last write to the store that they had.
+        self._clean_states: dict[str, tuple[int, int]] = {}
         self._last_failure = ""
         self._failures = 0
         self._retry_at = 0.0
@@ -202,6 +204,8 @@ class QdrantCollectionIndexes:
 
     def _send_in_order(self, name: str, done: StoreChange) -> None:
         behind = self._is_dirty(name)
+        if not behind:
+            self._clean_states[name] = (self._collections[name].applied.seq, done.seq - 1)
         self.mark_dirty([name])
         if behind:
             self.try_sync([name])
@@ -267,7 +271,9 @@ class QdrantCollectionIndexes:
         if not self._is_dirty(name):
             return ()
         if seen != NEVER_FILLED and self._record_store.has_history_since(seen):
-            rows = list(islice(self._record_store.passages_since(seen.seq, name), _MAX_UNSENT + 1))
+            applied, clean = self._clean_states.get(name, (seen.seq + 1, -1))
+            since = max(seen.seq, clean) if seen.seq >= applied else seen.seq
+            rows = list(islice(self._record_store.passages_since(since, name), _MAX_UNSENT + 1))
             if len(rows) <= _MAX_UNSENT:
                 return rows
         self.sync(name)
