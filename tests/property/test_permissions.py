@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as replace_struct
 
+from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.builders.query.request import QueryRecipe, QueryRequest
 from contexture.capsule import pack_capsule
 from contexture.ledger import Trace
@@ -81,12 +83,32 @@ def writes(draw: st.DrawFn, some: Sequence[str], titles: Sequence[str]) -> Write
     return Write(tenant, name, record)
 
 
-@pytest.fixture
-async def stores(new_folder: Callable[[], Path]) -> AsyncIterator[tuple[Index, Index]]:
-    """Two stores with the same collection."""
+@pytest.fixture(params=["embedded", pytest.param("qdrant", marks=[pytest.mark.needs("qdrant"), pytest.mark.slow])])
+async def stores(request: pytest.FixtureRequest, new_folder: Callable[[], Path]) -> AsyncIterator[tuple[Index, Index]]:
+    """Two stores with the same collection, embedded or over a real Qdrant cluster."""
     parts = Parts(english=ENGLISH)
+    if request.param == "qdrant":
+        place = request.getfixturevalue("qdrant_place")
+        async with over_qdrant(place, new_folder(), parts) as crowded, over_qdrant(place, new_folder(), parts) as alone:
+            yield crowded, alone
+        return
     async with workbench(new_folder(), parts) as crowded, workbench(new_folder(), parts) as alone:
         yield crowded.index, alone.index
+
+
+@asynccontextmanager
+async def over_qdrant(place: str, folder: Path, parts: Parts) -> AsyncGenerator[Index]:
+    """A store that is searched in a Qdrant cluster."""
+    from contexture.adapters.index.qdrant.client import QdrantOptions, QdrantServer
+    from contexture.adapters.index.qdrant.collection_indexes import QdrantOverSqlite
+
+    options = EmbeddedOptions(vectors=parts.encoders.vectors, threads=1)
+    server = QdrantServer(QdrantOptions(place=place, timeout=60))
+    index = await QdrantOverSqlite.open_with_server(folder, options, server)
+    try:
+        yield index
+    finally:
+        await index.close()
 
 
 @dataclass(frozen=True)
