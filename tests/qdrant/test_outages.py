@@ -285,3 +285,17 @@ async def test_a_restored_store_is_another_one(
 
     assert ["a", "d"] == record_ids(await index.search(ANNA, make_query("zebra")))
     assert 2 == len(qdrant.client.get_collections().collections)
+
+
+def test_recent_passages_are_read_by_their_number(new_folder: Callable[[], Path]) -> None:
+    """What a search adds costs what was written since, not what the collection holds."""
+    store, statements = SqliteRecordStore(new_folder() / "truth.sqlite"), list[str]()
+    db = store._connection()
+    db.set_trace_callback(statements.append)
+    list(store.passages_since(7, NAME))
+    db.set_trace_callback(None)
+    plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statements[0]}")]
+    store.close()
+
+    assert "SEARCH p USING INDEX passages_seq (seq>?)" == plan[0]
+    assert not any("TEMP B-TREE" in step for step in plan)
