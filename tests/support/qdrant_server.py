@@ -26,6 +26,8 @@ import httpx
 
 VERSION = "1.16.3"
 START_SECONDS = 60.0
+RUN_WHILE_READ = '"$@" </dev/null & read -r _; kill -9 $!'
+"""Runs a program until standard input ends, as it does when the tests are killed."""
 
 
 def find_program() -> Path | None:
@@ -68,9 +70,10 @@ class QdrantNode:
         bootstrap = ["--bootstrap", self._first._peer_url] if self._first else []
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [program, "--uri", self._peer_url, *bootstrap],
+                ["sh", "-c", RUN_WHILE_READ, "sh", program, "--uri", self._peer_url, *bootstrap],
+                stdin=subprocess.PIPE,
                 cwd=self.folder,
-                env={f"QDRANT__{name}": str(value) for name, value in settings.items()},
+                env={"PATH": os.defpath, **{f"QDRANT__{name}": str(value) for name, value in settings.items()}},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -78,19 +81,21 @@ class QdrantNode:
 
     def kill(self) -> None:
         """End the process as `kill -9` does, whether it runs, is stopped or is gone."""
-        if self.process is not None:
-            self.process.kill()
+        if self.process is not None and self.process.poll() is None:
+            assert self.process.stdin is not None
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+            self.process.stdin.close()
 
     def pause(self) -> None:
         """Stop the process, so that it hangs, until `resume`."""
         assert self.process is not None
-        self.process.send_signal(signal.SIGSTOP)
+        os.killpg(self.process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let a paused process run again."""
         assert self.process is not None
-        self.process.send_signal(signal.SIGCONT)
+        os.killpg(self.process.pid, signal.SIGCONT)
 
     def is_ready(self) -> bool:
         """Whether the node answers and has caught up with its cluster."""
@@ -100,14 +105,8 @@ class QdrantNode:
             return False
 
     def wait(self) -> None:
-        """Wait until the node is ready; fails if its process ends."""
-
-        def ready() -> bool:
-            assert self.process is not None
-            assert self.process.poll() is None, f"Qdrant ended; its log is in {self.folder}"
-            return self.is_ready()
-
-        _wait_until(ready, seconds=START_SECONDS)
+        """Wait until the node is ready; fails after `START_SECONDS`."""
+        _wait_until(self.is_ready, seconds=START_SECONDS)
 
     def shards(self, name: str) -> set[int]:
         """The shards of a collection that this node has a copy of."""
