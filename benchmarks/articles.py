@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchmarks.corpus import SCOPE, Owned, questions, records, warm_up
-from benchmarks.store import EXACT, Clean, Models, Pay, opened, searcher
+from benchmarks.store import Clean, Models, Pay, opened, searcher
 from benchmarks.timing import Numbers, Progress, clocked, each, summary
 
 from contexture.adapters.index.embedded import EmbeddedIndex
@@ -48,7 +48,7 @@ def articles(count: int, *, seed: int = 0) -> Iterator[list[tuple[Owned, Article
 
 async def filled_news(folder: Path, models: Models, size: int, progress: Progress) -> Numbers:
     """Make a store of `size` articles in `folder` and say how long the store took."""
-    index = await opened(folder, models, exact_limit=EXACT)
+    index = await opened(folder, models)
     made = EnsuredCollection(index, ARTICLES)
     preparer = _preparer(models.encoders())
     seconds, done = 0.0, 0
@@ -78,7 +78,7 @@ def news(index: EmbeddedIndex, encoders: Encoders) -> NewsStore:
 
 async def finding(folder: Path, models: Models, asked: int, progress: Progress) -> Numbers:
     """Unseen questions in windows of a day, of a week of one source, and of a year."""
-    index = await opened(folder, models, exact_limit=EXACT)
+    index = await opened(folder, models)
     store = news(index, models.encoders(Pay.NOTHING))
     numbers: Numbers = {}
     for done, (name, window) in enumerate(WINDOWS.items()):
@@ -91,7 +91,7 @@ async def finding(folder: Path, models: Models, asked: int, progress: Progress) 
 
 async def adding(folder: Path, models: Models, progress: Progress) -> Numbers:
     """One article after the other through `NewsStore.add`, which looks for copies of each; embedding costs nothing."""
-    index = await opened(folder, models, exact_limit=EXACT)
+    index = await opened(folder, models)
     store = news(index, models.encoders(Pay.NOTHING))
     block = next(articles(_ADDED, seed=_NEW_SEED))
     fresh = {article.article_id: replace(article, article_id=f"new-{article.article_id}") for _, article in block}

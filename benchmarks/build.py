@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.corpus import SCOPE, questions, warm_up
-from benchmarks.store import EXACT, NAME, Models, Pay, builder, opened, searcher
+from benchmarks.store import NAME, Models, Pay, builder, opened, searcher
 from benchmarks.timing import Numbers, Progress, Times, each, summary
 
 from contexture.adapters.index.embedded import EmbeddedIndex
@@ -26,7 +26,7 @@ _NAMES = {
 
 async def building(folder: Path, models: Models, asked: int, progress: Progress) -> Numbers:
     """Builds over an exact store: unseen questions, known questions, and with the store gone."""
-    index = await opened(folder, models, exact_limit=EXACT)
+    index = await opened(folder, models)
     numbers: Numbers = {}
     for done, pay in enumerate(Pay):
         progress("build", done, len(Pay) + 2)

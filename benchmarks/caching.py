@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from benchmarks.corpus import ELSEWHERE, SCOPE, Owned, questions, records
 from benchmarks.index import find
-from benchmarks.store import EXACT, Models, Writer, opened, searcher
+from benchmarks.store import Models, Writer, opened, searcher
 from benchmarks.timing import Numbers, Progress
 from msgspec.structs import replace
 
@@ -20,7 +20,7 @@ _SEED = 31
 
 async def caching(folder: Path, models: Models, operations: int, progress: Progress) -> Numbers:
     """Hit rates when the writes go where the questions look, and when they go to another tenant."""
-    index = await opened(folder, models, exact_limit=EXACT)
+    index = await opened(folder, models)
     numbers: Numbers = {}
     for name, scope in (("same_tenant", SCOPE), ("other_tenant", ELSEWHERE)):
         search, writer = searcher(index, models.encoders(), remembered=2_048), Writer(index, models)

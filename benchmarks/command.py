@@ -11,7 +11,7 @@ import httpx
 import structlog
 from benchmarks.articles import NOW, adding, filled_news, finding
 from benchmarks.corpus import SCOPE, questions, warm_up
-from benchmarks.store import EXACT, Models, Pay, opened
+from benchmarks.store import Models, Pay, opened
 from benchmarks.timing import Numbers, Progress, each, summary
 
 from contexture.config import Settings
@@ -43,7 +43,7 @@ async def commands(folder: Path, models: Models, size: int, asked: int, progress
     settings = Settings(home=folder, tenant=SCOPE.tenant, user=SCOPE.user, groups=SCOPE.groups, cache_size=0)
     for pay, seed in _SEEDS.items():
         for kinds, floor in ((FOUND, settings.search_floor), (MISSED, 1.0)):
-            index = await opened(folder, models, exact_limit=EXACT)
+            index = await opened(folder, models)
             chosen = settings.model_copy(update={"search_floor": floor})
             engine = Contexture(chosen, index, models.encoders(pay), FixedClock(NOW))
             app = create_app(engine, keys=None, settings=chosen, clock=FixedClock())

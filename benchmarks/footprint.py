@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import psutil
 from benchmarks.corpus import SCOPE, questions
-from benchmarks.store import EXACT, NAME, Models, opened, searcher
+from benchmarks.store import NAME, Models, opened, searcher
 
 from contexture.ledger import Trace
 
@@ -35,7 +35,7 @@ def _resident(folder: Path) -> float:
 async def _after_searches(folder: Path) -> float:
     with TemporaryDirectory() as scratch:
         models = Models(Path(scratch))
-        index = await opened(folder, models, exact_limit=EXACT)
+        index = await opened(folder, models)
         search = searcher(index, models.encoders())
         for text in questions(SEARCHES, seed=16):
             await search.search(SCOPE, NAME, text, trace=Trace())

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 from benchmarks.corpus import SCOPE, Owned, questions, records, warm_up
 from benchmarks.footprint import disk_megabytes, reader_megabytes
 from benchmarks.parts import shares
-from benchmarks.store import EXACT, NAME, Models, Pay, Writer, opened, searcher
+from benchmarks.store import NAME, Models, Pay, Writer, opened, searcher
 from benchmarks.timing import Numbers, Progress, Times, clocked, each, summary
 from msgspec.structs import replace
 
@@ -17,25 +16,15 @@ from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.ledger import Trace
 from contexture.retrieval.search import FoundPassage, HybridSearch
 
-BEST = 10
-
 _SEEDS = {"asked": 12, "minilm": 13, "shipped": 14, "parts": 15}
 
 
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """The figures of the exact searches, and the best records of each question, for comparison."""
-
-    numbers: Numbers
-    best: list[set[str]]
-
-
-async def exact(folder: Path, models: Models, asked: int, progress: Progress) -> Searched:
+async def searches(folder: Path, models: Models, asked: int, progress: Progress) -> Numbers:
     """What the store weighs, how fast it opens, and how fast it answers when every vector is compared."""
     numbers: Numbers = {"disk_mb": disk_megabytes(folder), "reader_rss_mb": reader_megabytes(folder)}
-    index, numbers["open_s"] = await clocked(lambda: opened(folder, models, exact_limit=EXACT))
+    index, numbers["open_s"] = await clocked(lambda: opened(folder, models))
     progress("search, exact", 0, 4)
-    searched = await _pass(index, models, "search_exact", asked)
+    numbers |= await _pass(index, models, "search_exact", asked)
     for done, (pay, name) in enumerate(((Pay.MINILM, "minilm"), (Pay.SHIPPED, "shipped")), start=1):
         progress("search, exact", done, 4)
         numbers |= await _paying(index, models, name, pay, asked)
@@ -44,41 +33,14 @@ async def exact(folder: Path, models: Models, asked: int, progress: Progress) ->
     numbers |= await _adding(index, models, asked // 6)
     await index.close()
     progress("search, exact", 4, 4)
-    return Searched({**searched.numbers, **numbers}, searched.best)
+    return numbers
 
 
-async def over_graph(
-    folder: Path, models: Models, asked: int, before: Searched, limit: int, progress: Progress
-) -> Numbers:
-    """The same questions with graphs over spaces of more than `limit` passages, compared with the exact answers."""
-    progress("search, HNSW", 0, 2)
-    index = await opened(folder, models, exact_limit=limit)
-    _, optimize = await clocked(index.optimize)
-    progress("search, HNSW", 1, 2)
-    searched = await _pass(index, models, "search_hnsw", asked)
-    await index.close()
-    progress("search, HNSW", 2, 2)
-    same = sum(len(left & right) for left, right in zip(before.best, searched.best, strict=True))
-    return {
-        "hnsw_optimize_s": optimize,
-        **searched.numbers,
-        "hnsw_agreement_share": same / max(1, sum(len(one) for one in before.best)),
-        "hnsw_speedup_ratio": before.numbers["search_exact_p95_ms"] / searched.numbers["search_hnsw_p95_ms"],
-    }
-
-
-async def _pass(index: EmbeddedIndex, models: Models, name: str, asked: int) -> Searched:
-    """Questions that this opening of the store has not seen, and the best records of each."""
+async def _pass(index: EmbeddedIndex, models: Models, name: str, asked: int) -> Numbers:
+    """Questions that this opening of the store has not seen."""
     search = searcher(index, models.encoders())
     await each(warm_up(asked), lambda text: find(search, text))
-    best: list[set[str]] = []
-
-    async def ask(text: str) -> None:
-        found = await find(search, text)
-        best.append({one.hit.record.id for one in found[:BEST]})
-
-    times = await each(questions(asked, seed=_SEEDS["asked"]), ask)
-    return Searched(summary(name, times), best)
+    return summary(name, await each(questions(asked, seed=_SEEDS["asked"]), lambda text: find(search, text)))
 
 
 async def _paying(index: EmbeddedIndex, models: Models, name: str, pay: Pay, asked: int) -> Numbers:

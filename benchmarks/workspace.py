@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from benchmarks.corpus import SCOPE, questions, records, warm_up
-from benchmarks.store import EXACT, MODEL, Clean, Models, Pay, opened, searcher
+from benchmarks.store import MODEL, Clean, Models, Pay, opened, searcher
 from benchmarks.timing import Numbers, Progress, Times, each, summary
 from msgspec.structs import replace
 
@@ -44,7 +44,7 @@ _APART = 10**6  # numbers for the blocks of one turn
 
 async def workspaces(folder: Path, models: Models, size: int, asked: int, progress: Progress) -> Numbers:
     """Builds over `size` blocks: unseen questions, each with another page in focus."""
-    index = await opened(folder, models, exact_limit=EXACT)
+    index = await opened(folder, models)
     store = SqliteBlocks(folder / "blocks.db", extract_links)
     workspace = Workspace(store=store, index=index, preparer=_preparer(models))
     await _filled(workspace, size, progress)

@@ -46,7 +46,7 @@ ENTRIES = {
     OURS: _peer(
         "Contexture",
         "ours:Ours",
-        "contexture-ai qdrant-edge-py rs-bpe",
+        "contexture-ai rs-bpe",
         "embedded store on disk, exact search among what the reader may see, one thread",
         "optimal packing with shortened forms, the final prompt counted exactly",
     ),

@@ -94,9 +94,12 @@ class Settings(BaseSettings):
         default="replace", description="How a redacted value is shown."
     )
     exact_limit: int = Field(
-        default=1_000_000,
+        default=1_000_000, ge=0, description="Deprecated and without effect: the embedded index is always exact."
+    )
+    index_memory_mb: int = Field(
+        default=0,
         ge=0,
-        description="Number of passages up to which a vector space is searched exactly; above it HNSW is used.",
+        description="Memory of the embedded search index, in MB; 0 for half of what the machine or container has.",
     )
     search_threads: int = Field(default=2, ge=1, description="Threads per search.")
     search_floor: float = Field(

@@ -60,6 +60,7 @@ async def test_the_vectors_there_are_follow_what_others_write(pair: tuple[Postgr
     """They are told without asking the database, as of when it was last asked for a version."""
     one, other = pair
     record = prepare_record(make_record("a"))
+    await other.upsert(ANNA, NAME, [prepare_record(make_record("b"), vector=None)])
     await one.search(ANNA, make_query("zebra"))
     before = await one.spaces(ANNA, NAME)
     await other.upsert(ANNA, NAME, [record])
@@ -395,10 +396,10 @@ async def test_following_that_was_cut_short_is_made_good(
     await one.upsert(ANNA, NAME, [prepare_record(make_record("c"))])
     read, broken = other._postgres_store.passages_between, [NAME]
 
-    def between(seq: int, until: int, collection: str) -> object:
+    def between(seq: int, until: int, tenant: str, collection: str) -> object:
         if collection in broken:
             raise SourceUnavailable("gone")
-        return read(seq, until, collection)
+        return read(seq, until, tenant, collection)
 
     monkeypatch.setattr(other._postgres_store, "passages_between", between)
     with pytest.raises(SourceUnavailable):

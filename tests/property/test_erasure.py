@@ -32,7 +32,6 @@ USERS = {"anna": ("acme", "anna"), "boris": ("acme", "boris"), "namesake": ("oth
 """Tenant and user of each: one is forgotten, one is in the same tenant, one has the same name elsewhere."""
 
 KINDS = ("record", "memory", "message", "question", "waiting", "article", "page", "block", "trash", "build")
-SEARCH_FILES = "index"  # rebuilt at the next start, as the receipt says
 EXAMPLES = count()
 
 
@@ -123,14 +122,10 @@ def _make_document(word: str, text: str, readers: tuple[str, ...]) -> Document:
     )
 
 
-def find_words(folder: Path, words: Sequence[str], *, skipped: str = "") -> dict[str, list[str]]:
-    """By word, the files that have it in their name or their bytes, without those of the folder `skipped`."""
+def find_words(folder: Path, words: Sequence[str]) -> dict[str, list[str]]:
+    """By word, the files that have it in their name or their bytes."""
     files = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    contents = {
-        str(name): str(name).encode() + path.read_bytes().lower()
-        for name, path in files.items()
-        if name.parts[0] != skipped
-    }
+    contents = {str(name): str(name).encode() + path.read_bytes().lower() for name, path in files.items()}
     found = {word: [name for name, data in contents.items() if word.encode() in data] for word in words}
     return {word: names for word, names in found.items() if names}
 
@@ -142,7 +137,7 @@ async def run_deeds(engine: Contexture, work: Sequence[Deed], example: int) -> t
         await engine.create(Collection(name="documents"), scope=deed.scope(example))
         await run_deed(engine, deed, deed.scope(example), word)
     folder, anna = engine.settings.home, Deed("anna", "record").scope(example)
-    assert set(words) == find_words(folder, words, skipped=SEARCH_FILES).keys()
+    assert set(words) == find_words(folder, words).keys()
     await engine.forget(ForgetRequest(user_id="anna"), scope=anna)
     hers = [word for deed, word in zip(work, words, strict=True) if deed.who == "anna"]
     return hers, [word for word in words if word not in hers]
@@ -160,16 +155,16 @@ async def engine(new_folder: Callable[[], Path]) -> AsyncIterator[Contexture]:
 async def test_a_forgotten_user_is_in_no_file_and_others_stay_in_theirs(
     work: Sequence[Deed], engine: Contexture
 ) -> None:
-    """No store, outbox, build, cache or log holds a word of the user, but search files until the next start."""
+    """No store, outbox, build, cache or log holds a word of the user."""
     hers, theirs = await run_deeds(engine, work, next(EXAMPLES))
     folder = engine.settings.home
 
-    assert {} == find_words(folder, hers, skipped=SEARCH_FILES)
-    assert set(theirs) == find_words(folder, theirs, skipped=SEARCH_FILES).keys()
+    assert {} == find_words(folder, hers)
+    assert set(theirs) == find_words(folder, theirs).keys()
 
 
 @pytest.mark.slow
-async def test_after_a_restart_not_even_search_files_and_backups_hold_a_forgotten_user(
+async def test_no_backup_made_after_a_restart_holds_a_forgotten_user(
     new_folder: Callable[[], Path],
 ) -> None:
     """Nor does a backup made then; everything of others is in both."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from msgspec import structs
 
 from contexture.adapters.index.access_classes import ScopeAccess
 from contexture.adapters.index.codec import (
@@ -27,10 +25,9 @@ from contexture.adapters.index.codec import (
     unpack_spans,
     unpack_vectors,
 )
-from contexture.adapters.index.edge_shard import EdgeShard, EdgeShardOptions, PreparedPoints, compile_access_filter
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.index.record_store import StoreChange
-from contexture.adapters.index.scoring import idf_weights, to_impacts
+from contexture.adapters.index.scoring import idf_weights
 from contexture.adapters.index.search_ports import ScopedSearcher
 from contexture.testing.index_records import (
     COLLECTION,
@@ -44,7 +41,7 @@ from contexture.testing.index_records import (
     record_ids,
 )
 from contexture.text.terms import bm25_weights, extract_terms
-from contexture.types import Equals, PreparedRecord, Query, Record, Scope, Span
+from contexture.types import PreparedRecord, Query, Record, Scope, Span
 
 LAX = [HealthCheck.function_scoped_fixture]
 EXAMPLES = count()
@@ -164,51 +161,6 @@ async def answers(index: EmbeddedIndex, scope: Scope) -> list[object]:
     return [*hits, list(await index.scroll(scope, NAME)), index.count(NAME)]
 
 
-async def test_a_graph_finds_what_it_should(new_folder: Callable[[], Path]) -> None:
-    """Above the exact limit an HNSW graph answers; nothing forbidden is in the answer."""
-    folder, anna, boris = new_folder(), Scope.local(), Scope(tenant="local", user="boris")
-    index = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=VECTORS, threads=1, exact_limit=0))
-    await index.create(Scope.local(), COLLECTION)
-    await index.upsert(anna, NAME, [prepare_record(make_record(f"p{at}", "zebra"), spread(at)) for at in range(40)])
-    await index.upsert(
-        anna, NAME, [prepare_record(make_record(f"h{at}", "zebra", acl=("user:local",)), EAST) for at in range(10)]
-    )
-    await index.optimize()
-    theirs, mine = [record_ids(await index.search(scope, make_query(vector=EAST, k=5))) for scope in (boris, anna)]
-    await index.close()
-
-    assert (5, 5) == (len(theirs), len(mine))
-    assert all(name.startswith("p") for name in theirs)
-    assert all(name.startswith("h") for name in mine)
-
-
-async def test_only_large_spaces_get_a_graph(new_folder: Callable[[], Path]) -> None:
-    """A small space beside a large one is compared whole: filtered, reopened, written to and deleted from."""
-    options = EmbeddedOptions(vectors={**VECTORS, "rare": 4}, threads=1, exact_limit=20)
-    folder, anna = new_folder(), Scope.local()
-    index = await EmbeddedIndex.open(folder, options)
-    await index.create(Scope.local(), COLLECTION)
-    await index.upsert(anna, NAME, [prepare_record(make_record(f"p{at}", "zebra"), spread(at)) for at in range(40)])
-    await index.upsert(anna, NAME, [in_space("rare", f"r{at}", spread(at), rating=at) for at in range(10)])
-    await index.optimize()
-    await index.upsert(anna, NAME, [in_space("rare", "later", EAST, rating=3)])
-    await index.delete(anna, NAME, ["r0"])
-    asked = [
-        make_query(vectors={"rare": EAST}, k=2),
-        make_query(vectors={"rare": EAST}, k=2, where=Equals("rating", 3)),
-    ]
-    large = make_query(vectors={**dict.fromkeys(VECTORS, spread(7)), "rare": EAST}, k=1)
-    before = [record_ids(await index.search(anna, each)) for each in (*asked, large)]
-    walked = index._search_backend.collection_index(NAME)._graph_spaces
-    await index.close()
-    again = await EmbeddedIndex.open(folder, options)
-    after = [record_ids(await again.search(anna, each)) for each in (*asked, large)]
-    await again.close()
-
-    assert frozenset(VECTORS) == walked
-    assert [["later", "r6"], ["later", "r3"], ["later", "p7"]] == before == after
-
-
 async def test_removed_records_take_no_place_among_the_best(index: EmbeddedIndex) -> None:
     """A question asked again after the two best of seven records were deleted finds the other five."""
     scope = Scope.local()
@@ -221,14 +173,6 @@ async def test_removed_records_take_no_place_among_the_best(index: EmbeddedIndex
     await index.delete(scope, NAME, sorted(gone))
 
     assert sorted({f"r{at}" for at in range(7)} - gone) == sorted(record_ids(await index.search(scope, asked)))
-
-
-def in_space(name: str, record_id: str, vector: np.ndarray, **payload: float) -> PreparedRecord:
-    """A record whose vector belongs to another space."""
-    item = prepare_record(make_record(record_id, "zebra", payload=payload), None)
-    return dataclasses.replace(
-        item, passages=tuple(structs.replace(each, vectors={name: vector}) for each in item.passages)
-    )
 
 
 def spread(at: int) -> np.ndarray:
@@ -250,37 +194,6 @@ async def test_warming_touches_only_what_there_is(new_folder: Callable[[], Path]
     await index.close()
 
 
-@settings(max_examples=40, suppress_health_check=LAX)
-@given(data=st.data(), size=st.integers(1, 60))
-def test_the_engine_adds_whole_numbers_exactly(data: st.DataObject, size: int, new_folder: Callable[[], Path]) -> None:
-    """However many terms a question has, the engine's score of a passage is the sum of whole products."""
-    rows = st.dictionaries(st.integers(0, size), st.floats(0.01, 2.2), min_size=1)
-    passages = data.draw(st.lists(rows, min_size=1, max_size=4))
-    weights = idf_weights(range(size + 1), dict.fromkeys(range(size + 1), 1), data.draw(st.integers(1, 1 << 40)))
-    engine = EdgeShard(new_folder() / "engine", EdgeShardOptions(vectors=VECTORS, threads=1), {})
-    for pid, terms_of in enumerate(passages, start=1):
-        engine._shard.update(sparse_point(pid, terms_of))
-    proposed = engine.search_lexical(weights.terms, None, 10)
-    engine.close()
-
-    assert proposed == {
-        pid: sum(
-            weights.terms[term] * max(round(256 * float(np.float32(value))), 1) for term, value in terms_of.items()
-        )
-        for pid, terms_of in enumerate(passages, start=1)
-    }
-
-
-def sparse_point(pid: int, weights: dict[int, float]) -> object:
-    """A passage with these terms."""
-    import qdrant_edge as qe
-
-    vector = qe.SparseVector(
-        indices=list(weights), values=to_impacts(np.array(list(weights.values()), np.float32)).tolist()
-    )
-    return qe.UpdateOperation.upsert_points([qe.Point(pid, {"lexical": vector}, {})])
-
-
 @pytest.mark.parametrize("groups", [1, 5, 20, 35, 40])
 async def test_any_number_of_reader_groups_can_be_told_apart(groups: int, index: EmbeddedIndex) -> None:
     """Few or many, allowed or hidden: a scope finds exactly the records of its groups."""
@@ -295,16 +208,6 @@ async def test_any_number_of_reader_groups_can_be_told_apart(groups: int, index:
 
     assert expected == record_ids(await index.search(asker, make_query("zebra")))
     assert expected == record_ids(await index.search(asker, make_query(vector=EAST)))
-
-
-def test_no_condition_where_nothing_is_hidden() -> None:
-    """A scope that may see everything searches without a filter."""
-    everything = frozenset({1, 2})
-
-    for hidden in (frozenset[int](), frozenset({3}), None):
-        access = ScopeAccess(allowed=everything, readable=everything, hidden=hidden)
-
-        assert (hidden == frozenset()) == (compile_access_filter(access, None) is None)
 
 
 @given(
@@ -381,10 +284,10 @@ async def test_a_search_that_a_write_overtakes_misses_nothing(
         found.append(record_ids(index._search(anna, make_query("zebra", k=1))))
         waiting.set()
 
-    def late(name: str, done: StoreChange, draft: PreparedPoints | None = None) -> bool:
+    def late(tenant: str, name: str, done: StoreChange) -> None:
         searching.start()
         assert waiting.wait(60)
-        return follow(name, done, draft)
+        follow(tenant, name, done)
 
     def noted() -> AbstractContextManager[object]:
         waiting.set()

@@ -117,7 +117,7 @@ async def test_the_exact_limit_in_qdrant_is_its_own(told: str, tmp_path: Path) -
     settings = Settings(store=told, home=tmp_path / "home", exact_limit=7, qdrant_exact_limit=3)
     index = await open_index(IndexOptions(vectors={"v": 4}, settings=settings))
     await index.create(Scope.local(), Collection(name="notes"))
-    part, spaces = index._search_backend.collection_index("notes"), await index.spaces(Scope.local(), "notes")
+    part, spaces = index._search_backend.collection_index("local", "notes"), await index.spaces(Scope.local(), "notes")
     await index.close()
 
     assert 3 == part.exact_limit

@@ -135,16 +135,12 @@ def test_a_row_knows_its_unit_and_its_verdict(bench):
     ]
 
 
-def test_growth_compares_stores_as_they_are_shipped(bench):
-    """A store above the exact limit is judged by its graphs."""
-    sized = {
-        10: {"search_exact_p95_ms": 2.0, "search_hnsw_p95_ms": 1.0},
-        1_000: {"search_exact_p95_ms": 90.0, "search_hnsw_p95_ms": 5.0},
-    }
+def test_growth_compares_the_largest_store_with_the_smallest(bench):
+    """One store, or one without searches, does not grow."""
+    sized = {10: {"search_exact_p95_ms": 2.0}, 1_000: {"search_exact_p95_ms": 90.0}, 5: {"build_p95_ms": 1.0}}
 
-    assert 2.5 == bench["targets"].growth(sized, 100)["growth_search_p95_ratio"]
-    assert 45.0 == bench["targets"].growth(sized, 1_000)["growth_search_p95_ratio"]
-    assert {} == bench["targets"].growth({10: sized[10]}, 100)
+    assert {"growth_search_p95_ratio": 45.0, "growth_records_ratio": 100.0} == bench["targets"].growth(sized)
+    assert {} == bench["targets"].growth({10: sized[10]})
 
 
 def test_the_headline_is_the_worst_figure(bench):

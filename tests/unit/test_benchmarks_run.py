@@ -69,7 +69,7 @@ def test_the_machine_is_described(quick):
     machine = quick[1]["machine"]
 
     assert machine["cores"] >= 1
-    assert {"contexture-ai", "qdrant-edge-py", "numpy"} <= machine["packages"].keys()
+    assert {"contexture-ai", "numpy", "simsimd"} <= machine["packages"].keys()
     assert 3 == len(machine["load_at_start"]) == len(machine["load_at_end"])
 
 

@@ -392,7 +392,7 @@ def test_loaded_text_cannot_steer_the_terminal(tmp_path):
 
 def test_help_is_printed_without_loading_models_or_the_index():
     """`contexture --help` imports none of the heavy parts."""
-    heavy = ("numpy", "onnxruntime", "qdrant_edge", "presidio_analyzer", "pydantic", "tiktoken")
+    heavy = ("numpy", "onnxruntime", "simsimd", "presidio_analyzer", "pydantic", "tiktoken")
     code = (
         "import sys, typer.testing, contexture.cli.main as main;"
         "typer.testing.CliRunner().invoke(main.app, ['--help']);"
@@ -426,7 +426,7 @@ def test_an_interrupt_is_one_line(tmp_path):
     command = ["env", "--default-signal=INT", sys.executable, "-c", "from contexture.cli.main import app; app()"]
     command += ["ingest", str(tmp_path / "a.jsonl"), "--home", str(tmp_path / "home")]
     running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "home" / "index" / "documents").exists() and running.poll() is None:
+    while not (tmp_path / "home" / "truth.sqlite").exists() and running.poll() is None:
         os.sched_yield()
     running.send_signal(signal.SIGINT)
     _, said = running.communicate()

@@ -162,16 +162,19 @@ async def test_two_types_of_one_field_outlast_reopening(tmp_path: Path) -> None:
     assert [["anna"], ["boris"]] == await graded(tmp_path) == await graded(tmp_path)
 
 
-async def test_tenants_share_a_part(tmp_path: Path) -> None:
-    """However many have a collection, there is one part, and one who declares what is known changes nothing there."""
+async def test_tenants_have_indexes_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant's search reads the passages of that tenant only, and a write of another tenant reads none."""
     index = await EmbeddedIndex.open(tmp_path, OPTIONS)
-    await index.create(ANNA, COLLECTION)
-    part, columns = index._search_backend.collection_index(NAME), dict(index._search_backend.columns[NAME])
-    for at in range(20):
-        await index.create(Scope(tenant=f"t{at}", user="anna"), COLLECTION)
+    for scope in (ANNA, BORIS):
+        await index.create(scope, COLLECTION)
+        await index.upsert(scope, NAME, [prepare_record(make_record(scope.tenant))])
+    read, loaded = index._sqlite_store.iter_partition, list[tuple[str, str]]()
+    monkeypatch.setattr(index._sqlite_store, "iter_partition", lambda *place: loaded.append(place) or read(*place))
 
-    assert part is index._search_backend.collection_index(NAME)
-    assert columns == index._search_backend.columns[NAME] == collection_columns(COLLECTION)
+    assert [ANNA.tenant] == record_ids(await index.search(ANNA, make_query("zebra")))
+    await index.upsert(BORIS, NAME, [prepare_record(make_record("later"))])
+
+    assert [(NAME, ANNA.tenant)] == loaded
     assert [NAME] == await index.names()
     await index.close()
 
@@ -194,25 +197,6 @@ async def test_a_field_that_is_declared_late_outlasts_a_crash(new_folder: Callab
     await index.close()
 
     assert ["r13", "r18", "r3", "r8"] == sorted(found)
-
-
-async def test_what_a_tenant_declares_touches_no_passages_of_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only those that have a value for a new field are written again, however many there are."""
-    index = await EmbeddedIndex.open(tmp_path, OPTIONS)
-    await index.create(ANNA, COLLECTION)
-    await index.create(BORIS, COLLECTION)
-    await index.upsert(ANNA, NAME, [prepare_record(make_record(f"a{at}", payload={"tags": "red"})) for at in range(20)])
-    await index.upsert(
-        BORIS, NAME, [prepare_record(make_record("b", payload={"grade": 5})), prepare_record(make_record("c"))]
-    )
-    engine, written = index._search_backend.collection_index(NAME).shard, list[str]()
-    monkeypatch.setattr(engine, "apply", lambda added, removed: written.extend(row.record_id for row in added))
-    await index.create(BORIS, Collection(name=NAME, fields={"grade": FieldType.NUMBER}))
-    await index.close()
-
-    assert ["b"] == written
 
 
 async def test_a_move_carries_what_each_tenant_declared(new_folder: Callable[[], Path]) -> None:

@@ -63,7 +63,7 @@ def restore(
 ) -> None:
     """Restore a store from a backup.
 
-    The archive is verified before anything is written. The search index is rebuilt when the store is next opened.
+    The archive is verified before anything is written.
     """
     from contexture.wiring import restore_backup
 
@@ -80,7 +80,7 @@ def salvage(
     """Copy everything that can be read of a damaged store to a new one.
 
     The damaged store is not changed. Records whose computed parts are lost are prepared again; tables and files with
-    unreadable parts are named. Caches and the search index are left out, and are filled again by use.
+    unreadable parts are named. Caches are left out, and are filled again by use.
     """
     from contexture.wiring import salvage_store
 
@@ -100,10 +100,9 @@ def salvage(
 
 
 def rebuild(common: Common) -> None:
-    """Build the search index and the caches again.
+    """Build the caches and damaged SQL indexes of the store again.
 
-    The index is read from the records of the store. Damaged SQL indexes are built again too; a damaged table needs
-    `contexture restore` or `contexture salvage`.
+    A damaged table needs `contexture restore` or `contexture salvage`.
     """
     from contexture.cli._common import require_store, run_with_engine
     from contexture.wiring import delete_derived_files
@@ -114,7 +113,7 @@ def rebuild(common: Common) -> None:
     async def warm(engine: Contexture) -> None:
         await engine.index.warm()
 
-    run_with_engine(settings, warm)  # opening the store fills the index
+    run_with_engine(settings, warm)  # fails if the records cannot be read
     if common.as_json:
         print_json({"rebuilt": done})
     else:

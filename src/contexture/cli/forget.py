@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from contexture.config import Settings
     from contexture.erasure.request import ForgetRequest
 
-_UNTIL_START = "until the next start"
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the app."""
@@ -77,17 +75,12 @@ def _forget(settings: Settings, request: ForgetRequest) -> dict[str, Any]:
     if service is not None:
         body = {name: value for name in request.__dataclass_fields__ if (value := getattr(request, name))}
         return service.request("POST", "/v1/forget", body)
-    found = cli.run_with_engine(
+    return cli.run_with_engine(
         cli.require_store(settings),
         lambda engine: engine.forget(request),
         action="forget",
         resource=request.describe(),
     ).to_dict()
-    pending = [copy for copy in found["out_of_reach"] if copy.endswith(_UNTIL_START)]
-    if pending:  # opening the store rebuilds these files
-        cli.run_with_engine(settings, lambda engine: engine.index.check_health())
-        found["out_of_reach"] = [copy for copy in found["out_of_reach"] if copy not in pending]
-    return found
 
 
 HINT = "nothing was removed; run the command again with --yes"

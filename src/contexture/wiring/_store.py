@@ -92,7 +92,9 @@ def _embedded_options(options: IndexOptions) -> EmbeddedOptions:
     from contexture.adapters.index.collection_indexes import EmbeddedOptions
 
     settings = options.settings
-    return EmbeddedOptions(vectors=options.vectors, threads=settings.search_threads, exact_limit=settings.exact_limit)
+    return EmbeddedOptions(
+        vectors=options.vectors, threads=settings.search_threads, memory_bytes=settings.index_memory_mb << 20
+    )
 
 
 @contextmanager

@@ -17,19 +17,20 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
 from contexture import wiring
 from contexture.adapters.documents.ocr import load_tesseract
 from contexture.adapters.embedders import granite, minilm, use
+from contexture.adapters.index.collection_indexes import MAX_PARTITION_PASSAGES, describe_size
 from contexture.adapters.index.lock import StoreLock
+from contexture.adapters.index.record_store import find_largest_partition
 from contexture.adapters.installed_packages import find_packaged_file, import_native, verify_sha256
 from contexture.adapters.llm import smollm2
 from contexture.adapters.llm.extractive import NAME as EXTRACTIVE
 from contexture.adapters.policy.open import DenyingPolicy, OpenPolicy
-from contexture.adapters.store_damage import find_store_damage, list_databases
+from contexture.adapters.store_damage import RECORDS_DATABASE, find_store_damage, list_databases
 from contexture.adapters.token_counters import counter_for
 from contexture.announcement import read_announcement
 from contexture.config import Settings, misspelt_variables
@@ -216,17 +217,24 @@ def _check_index(settings: Settings) -> str:
     if settings.in_plugin:
         return str(require_usable(find_plugin(PluginGroup.INDEX, index_name(settings.store))))
     if not settings.in_qdrant:
-        return _package_version("qdrant-edge-py")
+        return _check_partitions(settings)
     with closing(wiring.qdrant_server(settings)) as server:
         version = server.check_version()
     return f"{server.name} answers, version {version}"
 
 
-def _package_version(package: str) -> str:
-    try:
-        return f"{package} {version(package)}"
-    except PackageNotFoundError:
-        raise SourceUnavailable(f"{package} is missing: pip install {package}") from None
+def _check_partitions(settings: Settings) -> str:
+    """Name the largest partition, and what to use instead if it is larger than the embedded index is meant for."""
+    path = settings.home / RECORDS_DATABASE
+    if settings.database or not path.exists():
+        return "in memory, exact"
+    found = find_largest_partition(path)
+    if found is None:
+        return "in memory, exact; no passage is stored"
+    tenant, collection, passages = found
+    if passages > MAX_PARTITION_PASSAGES:
+        return f"in memory, exact; {describe_size(tenant, collection, passages)}"
+    return f"in memory, exact; the largest collection of a tenant has {passages:,} passages"
 
 
 def _check_weights(package: str, parts: tuple[str, ...], sha256: str) -> str:

@@ -49,6 +49,9 @@ class AccessClasses:
         self._private: set[int] = set()
         self.update(known)
 
+    def __len__(self) -> int:
+        return len(self._by_number)
+
     def update(self, changed: Mapping[int, AccessClass]) -> None:
         """Add new classes, and update the number of passages of known ones."""
         for number, one in changed.items():

@@ -22,8 +22,15 @@ class AppendArray(Generic[D]):
         """Append rows."""
         used, wanted = len(self.view), len(self.view) + len(values)
         if wanted > len(self._buffer):
-            larger = np.empty((max(wanted, used * 3 // 2), *self._buffer.shape[1:]), self._buffer.dtype)
-            larger[:used] = self.view
-            self._buffer = larger
+            self.reserve(max(wanted, used * 3 // 2))
         self._buffer[used:wanted] = values
         self.view = self._buffer[:wanted]
+
+    def reserve(self, count: int) -> None:
+        """Make room for `count` rows in all."""
+        if count > len(self._buffer):
+            used = len(self.view)
+            larger = np.empty((count, *self._buffer.shape[1:]), self._buffer.dtype)
+            larger[:used] = self.view
+            self._buffer = larger
+            self.view = larger[:used]

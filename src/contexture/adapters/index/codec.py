@@ -45,9 +45,23 @@ class PassageFacts(msgspec.Struct, array_like=True):
     weights: bytes
 
 
+class PassageTerms(msgspec.Struct, array_like=True):
+    """A passage's facts, of which only the terms are decoded."""
+
+    start: int
+    end: int
+    sentences: msgspec.Raw
+    redactions: msgspec.Raw
+    tokens: msgspec.Raw
+    simhash: int
+    terms: bytes
+    weights: bytes
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_header = msgspec.msgpack.Decoder(RecordHeader).decode
 _decode_facts = msgspec.msgpack.Decoder(PassageFacts).decode
+_decode_terms = msgspec.msgpack.Decoder(PassageTerms).decode
 _decode_vectors = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 _decode_spans = msgspec.msgpack.Decoder(SpanTuples).decode
 
@@ -132,6 +146,12 @@ def pack_named_vectors(vectors: Mapping[str, Vector]) -> bytes:
 def unpack_facts(data: bytes) -> PassageFacts:
     """The facts that `pack_facts` packed, with terms and weights still as bytes."""
     return _decode_facts(data)
+
+
+def unpack_terms(data: bytes) -> tuple[bytes, bytes]:
+    """Terms and weights of the facts that `pack_facts` packed; decodes nothing else."""
+    facts = _decode_terms(data)
+    return facts.terms, facts.weights
 
 
 def term_arrays(facts: PassageFacts) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float32]]:

@@ -1,281 +1,268 @@
-"""Embedded search indexes of all collections: opened, recovered, updated after each write, flushed."""
+"""Search indexes of the embedded store: one per tenant and collection, loaded when first asked, evicted by memory."""
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import islice
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
-from contexture.adapters.index import codec
 from contexture.adapters.index.access_classes import ScopeAccess
-from contexture.adapters.index.collection_index import CollectionIndex, unpack_record
-from contexture.adapters.index.edge_shard import EdgeShard, EdgeShardOptions, PreparedPoints
-from contexture.adapters.index.filters import BUILT_IN, build_payload
-from contexture.adapters.index.record_store import PassageRow, StoreChange
-from contexture.adapters.index.scanner import VectorScanner
+from contexture.adapters.index.collection_index import CollectionIndex
+from contexture.adapters.index.collection_registry import collection_columns
+from contexture.adapters.index.record_store import StoreChange
 from contexture.adapters.index.store_ports import ReplaySource
-from contexture.adapters.private_files import create_private_folder
-from contexture.errors import SourceError, SourceUnavailable
-from contexture.types import FieldType, Record, Vector
+from contexture.errors import SourceUnavailable
+from contexture.types import FieldType
 
-_REPLAY_BATCH = 1_000
-_FLUSH_AFTER_CHANGES = 20_000
-# What a shard holds besides vectors and fields; a change of format needs a rebuild.
-_LAYOUT_FORMAT = "whole impacts"
-_ALL_SPACES = "yes"  # written by older stores for a collection with a graph for every vector space
-_EMPTY_RECORD = Record(id="", text="", acl=())
+MAX_PARTITION_PASSAGES = 1_000_000
+"""Passages of one tenant in one collection up to which the embedded index is meant to be used."""
+
+_T = TypeVar("_T")
+_LARGE_PASSAGES = 20_000  # partitions of more passages are loaded apart, so that small ones never wait for them
+_WARMED_PARTITIONS = 16
+_PARTITION_OVERHEAD = 1 << 15  # bytes of the objects that even an empty partition consists of
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmbeddedOptions:
     """Layout of the embedded index.
 
-    Up to `exact_limit` passages a vector space is searched exactly, and passages that a scope may not read cannot
-    affect a score; above it, or with `exact_limit=0`, an HNSW graph is used.
+    Partitions, each a tenant's part of a collection, are kept in memory up to `memory_bytes` together; 0 stands for
+    half of what the machine or its container has. Only Qdrant reads `exact_limit`: embedded search is always exact.
     """
 
     vectors: Mapping[str, int]
     threads: int = 2
-    exact_limit: int = 1_000_000
+    memory_bytes: int = 0
+    exact_limit: int = MAX_PARTITION_PASSAGES
+
+
+@dataclass(eq=False, slots=True)
+class _Partition:
+    """A tenant's part of a collection: its index if it is loaded, and the writes since its loading began."""
+
+    tenant: str
+    collection: str
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    index: CollectionIndex | None = None
+    loading: Future[CollectionIndex] | None = None
+    pending: list[StoreChange] = field(default_factory=list[StoreChange])
+    nbytes: int = 0
+    last_used: int = 0
 
 
 class CollectionIndexes:
-    """Search backend with a `CollectionIndex` per collection; a damaged one is rebuilt from the record store."""
+    """Search backend with a `CollectionIndex` per partition, which is read from the record store when first asked.
 
-    def __init__(self, folder: Path, record_store: ReplaySource, options: EmbeddedOptions) -> None:
-        self._folder = folder
+    A write to a partition that is not loaded costs nothing here. Above the memory limit the partitions that were not
+    searched for longest are dropped; the next search loads them again, with the same answers.
+    """
+
+    def __init__(self, record_store: ReplaySource, options: EmbeddedOptions) -> None:
         self._record_store = record_store
         self._options = options
-        self._by_name: dict[str, CollectionIndex] = {}
-        self._unflushed = 0
-        create_private_folder(folder / "index")  # the files in it are created by native code, under the umask
+        self._memory_limit = options.memory_bytes or _available_memory() // 2
+        self._partitions: dict[tuple[str, str], _Partition] = {}
+        self._guard = threading.Lock()
+        self._clock = count(1)
+        self._is_closing = False
         self._executor: Executor | None = None
         if options.threads > 1:
             self._executor = ThreadPoolExecutor(options.threads - 1, thread_name_prefix="contexture-scan")
-        self.columns = record_store.declared_columns()
-        self.last_error = ""
+        self._loader = ThreadPoolExecutor(1, thread_name_prefix="contexture-load")
+        self._large_loader = ThreadPoolExecutor(1, thread_name_prefix="contexture-load-large")
 
-    def collection_index(self, name: str) -> CollectionIndex:
-        """The search index of a collection; raises `SourceUnavailable` while it is being rebuilt."""
-        found = self._by_name.get(name)
-        if found is None:
-            raise SourceUnavailable(f"the index of {name!r} is being rebuilt; try again")
-        return found
+    @property
+    def last_error(self) -> str:
+        """What to use instead where a loaded partition is larger than the embedded index is meant for; else empty."""
+        sizes = ((len(one.index), one) for one in list(self._partitions.values()) if one.index is not None)
+        most, one = max(sizes, key=lambda each: each[0], default=(0, None))
+        return describe_size(one.tenant, one.collection, most) if one and most > MAX_PARTITION_PASSAGES else ""
+
+    @property
+    def nbytes(self) -> int:
+        """Approximate memory of all loaded partitions."""
+        return sum(one.nbytes for one in list(self._partitions.values()))
+
+    def collection_index(self, tenant: str, name: str) -> CollectionIndex:
+        """The index of a partition, with every write applied; waits until it is loaded."""
+        return self.find_loaded(tenant, name) or self.load(tenant, name).result()
+
+    def find_loaded(self, tenant: str, name: str) -> CollectionIndex | None:
+        """The index of a partition if it is loaded."""
+        one = self._find(tenant, name)
+        one.last_used = next(self._clock)
+        return one.index
+
+    def load(self, tenant: str, name: str) -> Future[CollectionIndex]:
+        """Load a partition unless that is under way; the future is shared, so nobody may cancel it."""
+        one = self._find(tenant, name)
+        if (loading := one.loading) is not None:
+            return loading
+        with one.lock:
+            if one.index is not None:
+                loaded: Future[CollectionIndex] = Future()
+                loaded.set_result(one.index)
+                return loaded
+            if one.loading is None:
+                one.loading = self._start_loading(one)
+            return one.loading
 
     def spaces(self, name: str, access: ScopeAccess) -> frozenset[str] | None:
-        """Names of the vector spaces of the readable passages, perhaps more; None while the index is rebuilt."""
-        part = self._by_name.get(name)
-        return None if part is None else part.spaces(access)
+        """Names of the vector spaces of the readable passages, perhaps more; None while they are not loaded."""
+        index = self._find(access.tenant, name).index
+        return None if index is None else index.spaces(access)
 
     def ensure_collection(self, name: str, columns: Mapping[str, FieldType]) -> None:
-        """Add a collection, or fields to a known one; does nothing when all is known."""
-        known, part = self.columns.get(name, {}), self._by_name.get(name)
-        wanted = {**known, **columns}
-        if part is None:
-            self.columns[name] = wanted
-            self._rebuild(name)  # files left by an earlier collection of this name are discarded
-        elif wanted != known:
-            part.add_fields({**wanted, **BUILT_IN})
-            self._fill_columns(part.shard, name, {column: wanted[column] for column in wanted.keys() - known.keys()})
-            part.shard.flush()  # earlier writes are not replayed after a crash, so the columns must be on disk
-            self.columns[name] = wanted  # last, so that a failed attempt is repeated
-        else:
-            return
-        self._record_store.set_meta(f"layout {name}", self._layout_key(name))
+        """Do nothing: a partition is made when it is loaded, and a column when a filter names it."""
 
-    def drop_collection(self, name: str) -> None:
-        """Drop a collection that no longer exists, and delete its files."""
-        self.columns.pop(name, None)
-        self._drop(name)
-
-    def prepare_points(self, name: str, added: Sequence[PassageRow]) -> PreparedPoints:
-        """Build the points of these passages ahead of `apply_change`; no search finds them yet."""
-        return self.collection_index(name).shard.prepare_points(added)
-
-    def apply_change(self, name: str, done: StoreChange, draft: PreparedPoints | None = None) -> bool:
-        """Apply a committed change; an index that cannot apply it is rebuilt. Returns whether it was."""
-        anew = False
-        try:
-            part = self.collection_index(name)
-            part.apply(done.added, done.removed, draft)
-        except SourceUnavailable:
-            part, anew = self._rebuild(name), True
-        if part.needs_compaction:
-            self._by_name[name], anew = self._load_collection(name, part.shard), True
-        self._unflushed += len(done.added) + len(done.removed)
-        if self._unflushed >= _FLUSH_AFTER_CHANGES:
-            with suppress(SourceError):  # the record store has the change, and the next change flushes again
-                self.flush()
-        return anew
+    def apply_change(self, tenant: str, name: str, done: StoreChange) -> None:
+        """Apply a committed change to the partition if it is loaded, or as soon as it is."""
+        one = self._find(tenant, name)
+        with one.lock:
+            if one.loading is not None:
+                one.pending.append(done)
+            if one.index is None:
+                return
+            is_applied = False
+            try:
+                one.index.apply(done.added, done.removed)
+                is_applied = True
+            except MemoryError:
+                pass  # the write is committed all the same
+            finally:
+                if not is_applied:
+                    one.index, one.nbytes = None, 0  # the next search loads the partition again
+            if one.index is None:
+                return
+            one.nbytes = one.index.nbytes + _PARTITION_OVERHEAD
+            if one.index.needs_compaction and one.loading is None:
+                one.loading = self._start_loading(one)
+        self._evict(one)
 
     def rebuild_all(self) -> None:
-        """Rebuild every index from the record store; needed when the missed writes cannot be replayed."""
-        for name in self.columns:
-            self._rebuild(name)
-
-    def add_columns(self, name: str, fields: set[str]) -> None:
-        """Load these fields as columns, so that the scanner can evaluate filters on them."""
-        scanner, known = self.collection_index(name).scanner, {**self.columns[name], **BUILT_IN}
-        if scanner is not None and fields:
-            scanner.add_columns({field: known[field] for field in sorted(fields)}, self._records_by_slot(scanner, name))
-
-    def recover(self) -> None:
-        """Bring every index up to the last committed write; one that lost passages is rebuilt."""
-        flushed = int(self._record_store.meta("flushed") or 0)
-        for name in self.columns:
-            if self._record_store.meta(f"layout {name}") != self._layout_key(name):
-                self._delete_files(name)
-            try:
-                whole = self._open_collection(name, flushed).shard.count() == self._record_store.count(name)
-            except SourceUnavailable:
-                whole = False
-            if not whole:
-                self._rebuild(name)
-            self._record_store.set_meta(f"layout {name}", self._layout_key(name))
-        self.flush()
+        """Drop every partition; needed when missed writes cannot be replayed."""
+        for one in list(self._partitions.values()):
+            with one.lock:
+                one.index, one.nbytes = None, 0
 
     def flush(self) -> None:
-        """Make everything applied so far durable."""
-        seq = self._record_store.seq
-        for part in self._by_name.values():
-            part.shard.flush()
-        self._record_store.set_meta("flushed", str(seq))
-        self._record_store.prune_removed(seq)
-        self._unflushed = 0
+        """Do nothing: nothing here outlives the process."""
 
     def optimize(self) -> None:
-        """Compact the shards; a vector space that grew beyond `exact_limit` gets an HNSW graph."""
-        for name in list(self._by_name):
-            wanted = self._spaces_over_limit(name)
-            if wanted - self._graph_spaces(name):
-                self._record_store.set_meta(f"graph {name}", json.dumps(sorted(wanted)))
-                self._rebuild(name)
-            self._by_name[name].shard.optimize()
-        self.flush()
-
-    def add_declared_columns(self) -> None:
-        """Load the columns of all declared fields, for filters on them."""
-        for name, part in self._by_name.items():
-            if part.scanner is not None:
-                self.add_columns(name, self.columns[name].keys() - part.scanner.fields)
+        """Merge the posting lists of the loaded partitions."""
+        for one in list(self._partitions.values()):
+            if (index := one.index) is not None:
+                index.merge()
+                one.nbytes = index.nbytes + _PARTITION_OVERHEAD
 
     def warm(self) -> None:
-        """Run one query per index, so that the first real query is not slower than later ones."""
-        for name, part in self._by_name.items():
-            row = next(self._record_store.passages_since(0, name), None)
-            if row is None:
-                continue
-            vectors = part.unscoped_vectors()
-            terms, _ = codec.term_arrays(row.facts)
-            if len(terms):
-                part.shard.search_lexical(dict.fromkeys(terms.tolist(), 1), None, 1)
-            for vector, numbers in self._known_vectors(row.vectors).items():
-                vectors.search_dense(vector, numbers, 1)
+        """Load the largest partitions that fit into memory, and the columns of their declared fields."""
+        for tenant, name, _ in self._record_store.largest_partitions(_WARMED_PARTITIONS):
+            if self.nbytes >= self._memory_limit:
+                return
+            index = self.collection_index(tenant, name)
+            index.load_columns(collection_columns(self._record_store.find_declaration(tenant, name)))
 
     def release(self) -> None:
-        """Close the shards and stop the threads."""
-        for part in self._by_name.values():
-            part.shard.close_quietly()
-        self._by_name.clear()
+        """Stop the threads and drop all partitions."""
+        self._is_closing = True
+        for executor in (self._loader, self._large_loader):
+            executor.shutdown(cancel_futures=True)
+        for one in list(self._partitions.values()):
+            if one.loading is not None and not one.loading.done():
+                one.loading.set_exception(SourceUnavailable("the store is closed"))
+        self._partitions.clear()
         if self._executor is not None:
             self._executor.shutdown(wait=False)
 
     # --- inside ---
 
-    def _open_collection(self, name: str, flushed: int) -> CollectionIndex:
-        """Open a collection's search index and bring it up to the last committed write."""
-        vectors = {vector: self._options.vectors[vector] for vector in sorted(self._graph_spaces(name))}
-        options = EdgeShardOptions(vectors=vectors, threads=self._options.threads)
-        engine = EdgeShard(self._folder / "index" / name, options, {**self.columns[name], **BUILT_IN})
-        if engine.is_new:
-            # So that an interrupted rebuild is not taken for a complete one.
-            self._record_store.set_meta("flushed", "0")
-        self._replay(engine, name, 0 if engine.is_new else flushed)
-        part = self._by_name[name] = self._load_collection(name, engine)
-        return part
+    def _find(self, tenant: str, name: str) -> _Partition:
+        found = self._partitions.get((tenant, name))
+        if found is None:
+            with self._guard:
+                found = self._partitions.setdefault((tenant, name), _Partition(tenant, name))
+        return found
 
-    def _load_collection(self, name: str, engine: EdgeShard) -> CollectionIndex:
-        """A `CollectionIndex` with the vector spaces without a graph in memory; all of them up to `exact_limit`."""
-        walked = (
-            self._graph_spaces(name) if self._record_store.count(name) > self._options.exact_limit else frozenset[str]()
+    def _start_loading(self, one: _Partition) -> Future[CollectionIndex]:
+        """Start to load a partition; writes from now on are kept in `pending`."""
+        if self._is_closing:
+            raise SourceUnavailable("the store is closed")
+        loading: Future[CollectionIndex] = Future()
+        one.pending = []
+        self._loader.submit(self._load, one, loading, self._large_loader)
+        return loading
+
+    def _load(self, one: _Partition, loading: Future[CollectionIndex], large: Executor | None) -> None:
+        """Load a partition and publish it; leave it to `large` if it is large."""
+        try:
+            expected = self._record_store.count(one.collection, one.tenant)
+            if large is not None and expected > _LARGE_PASSAGES:
+                large.submit(self._load, one, loading, None)
+                return
+            index = self._read_partition(one, expected)
+        except BaseException as failure:  # noqa: BLE001 - raised again where the partition is waited for
+            with one.lock:
+                one.loading, one.pending = None, []
+            loading.set_exception(failure)
+            return
+        with one.lock:
+            for change in one.pending:
+                index.apply(change.added, change.removed)
+            one.loading, one.pending, one.index = None, [], index
+            one.nbytes, one.last_used = index.nbytes + _PARTITION_OVERHEAD, next(self._clock)
+        loading.set_result(index)
+        self._evict(one)
+
+    def _read_partition(self, one: _Partition, expected: int) -> CollectionIndex:
+        place = one.collection, one.tenant
+        index = CollectionIndex(
+            self._options.vectors,
+            lambda after: self._record_store.iter_headers(*place, after),
+            self._record_store.passage_keys,
+            self._executor,
         )
-        compared = {vector: size for vector, size in self._options.vectors.items() if vector not in walked}
-        scanner = VectorScanner(compared, self._executor) if compared or not walked else None
-        part = CollectionIndex(engine, scanner, self._record_store.passage_keys, walked)
-        part.fill(self._record_store.iter_vectors(name))
-        return part
+        index.fill(self._until_closed(self._record_store.iter_partition(*place)), expected)
+        return index
 
-    def _rebuild(self, name: str) -> CollectionIndex:
-        self._drop(name)
-        return self._open_collection(name, 0)
+    def _until_closed(self, rows: Iterable[_T]) -> Iterator[_T]:
+        for row in rows:
+            if self._is_closing:
+                raise SourceUnavailable("the store is closed")
+            yield row
 
-    def _drop(self, name: str) -> None:
-        broken = self._by_name.pop(name, None)
-        if broken is not None:
-            broken.shard.close_quietly()
-        self._delete_files(name)
+    def _evict(self, used: _Partition) -> None:
+        """Drop partitions that were not searched for longest, until the others fit into memory; never `used`."""
+        if self.nbytes <= self._memory_limit:
+            return
+        for one in sorted(self._partitions.values(), key=lambda each: each.last_used):
+            if one is not used and one.index is not None:
+                with one.lock:
+                    one.index, one.nbytes = None, 0
+                if self.nbytes <= self._memory_limit:
+                    return
 
-    def _delete_files(self, name: str) -> None:
-        shutil.rmtree(self._folder / "index" / name, ignore_errors=True)
 
-    def _layout_key(self, name: str) -> str:
-        """Layout that a collection's index is built for; an index of another layout is rebuilt."""
-        fields = {column: str(kind) for column, kind in self.columns[name].items()}
-        return json.dumps([_LAYOUT_FORMAT, dict(self._options.vectors), fields], sort_keys=True)
+def describe_size(tenant: str, collection: str, passages: int) -> str:
+    """What to use instead of the embedded index for a partition of so many passages."""
+    return (
+        f"collection {collection!r} of tenant {tenant!r} has {passages:,} passages; the embedded index is meant for "
+        f"up to {MAX_PARTITION_PASSAGES:,}: answers stay exact but take longer. Use PostgreSQL or Qdrant instead"
+    )
 
-    def _spaces_over_limit(self, name: str) -> frozenset[str]:
-        """Vector spaces of a collection with more than `exact_limit` vectors."""
-        if self._record_store.count(name) <= self._options.exact_limit:
-            return frozenset()
-        counts = Counter(
-            vector for row in self._record_store.iter_vectors(name) for vector in codec.unpack_vector_bytes(row.vectors)
-        )
-        return frozenset(each for each in self._options.vectors if counts[each] > self._options.exact_limit)
 
-    def _graph_spaces(self, name: str) -> frozenset[str]:
-        """Vector spaces that have a graph in the shard of a collection; only `optimize` adds some."""
-        stored_names = self._record_store.meta(f"graph {name}") or "[]"
-        known = self._options.vectors
-        return frozenset(
-            known if stored_names == _ALL_SPACES else (each for each in json.loads(stored_names) if each in known)
-        )
-
-    def _replay(self, engine: EdgeShard, name: str, seq: int) -> None:
-        removed = self._record_store.removed_since(seq, name)
-        for at in range(0, len(removed), _REPLAY_BATCH):
-            engine.apply((), removed[at : at + _REPLAY_BATCH])
-        rows = self._record_store.passages_since(seq, name)
-        while batch := list(islice(rows, _REPLAY_BATCH)):
-            engine.apply(batch, ())
-
-    def _fill_columns(self, engine: EdgeShard, name: str, columns: Mapping[str, FieldType]) -> None:
-        """Write passages that have a value for new columns to the shard again.
-
-        Others are skipped, so that a field of one tenant causes no work for the passages of others.
-        """
-        rows = (row for row in self._record_store.passages_since(0, name) if build_payload(unpack_record(row), columns))
-        while batch := list(islice(rows, _REPLAY_BATCH)):
-            engine.apply(batch, ())
-
-    def _records_by_slot(self, scanner: VectorScanner, name: str) -> Iterator[Record]:
-        """The record of every slot; an empty record for a removed passage."""
-        known = self._record_store.iter_headers(name)
-        pid, record = next(known, (None, _EMPTY_RECORD))
-        for slot in scanner.pids.tolist():
-            while pid is not None and pid < slot:
-                pid, record = next(known, (None, _EMPTY_RECORD))
-            if slot == pid:
-                yield record
-                pid, record = next(known, (None, _EMPTY_RECORD))
-            else:
-                yield _EMPTY_RECORD
-
-    def _known_vectors(self, data: bytes) -> dict[str, Vector]:
-        stored = codec.unpack_vectors(data)
-        return {name: numbers for name, numbers in stored.items() if name in self._options.vectors}
+def _available_memory() -> int:
+    """Memory of the machine, or of the container if that has less."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = _CGROUP_LIMIT.read_text("ascii").strip()
+    except OSError:
+        return found
+    return min(found, int(limit)) if limit.isdecimal() else found

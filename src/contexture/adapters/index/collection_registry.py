@@ -32,6 +32,10 @@ class CollectionRegistry:
         """A tenant's collection; None if this tenant has none of this name, even if another tenant does."""
         return self._by_tenant.get(tenant, {}).get(name)
 
+    def names(self) -> set[str]:
+        """Names of the collections of all tenants."""
+        return {name for known in list(self._by_tenant.values()) for name in known}
+
     def list_for(self, tenant: str) -> list[Collection]:
         """Every collection of a tenant, by name."""
         found = self._by_tenant.get(tenant, {})

@@ -1,8 +1,9 @@
-"""Default index, for one process and without set-up: records in SQLite, search by qdrant-edge in process."""
+"""Default index, for one process and without set-up: records in SQLite, search in the memory of the process."""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -18,14 +19,22 @@ from contexture.adapters.index.record_store import SqliteRecordStore, StoreChang
 from contexture.adapters.index.search_ports import SearchBackend
 from contexture.adapters.store_damage import RECORDS_DATABASE, sqlite_errors
 from contexture.errors import StoreUnwritable
-from contexture.types import BM25, Collection, PreparedRecord, Record, Scope, UnembeddedBatch, UnembeddedPassage, Vector
+from contexture.types import (
+    BM25,
+    Collection,
+    Hit,
+    PreparedRecord,
+    Query,
+    Record,
+    Scope,
+    UnembeddedBatch,
+    UnembeddedPassage,
+    Vector,
+)
 
 __all__ = ["BM25", "EmbeddedIndex", "EmbeddedOptions"]
 
 _T = TypeVar("_T")
-
-REBUILT_AT_START = "ids, titles and filter fields in the files of the search index"
-"""What the files of a search index hold of erased records until they are rebuilt."""
 
 
 class EmbeddedIndex(IndexedStore):
@@ -33,6 +42,8 @@ class EmbeddedIndex(IndexedStore):
 
     index = await EmbeddedIndex.open(Path(".contexture"), EmbeddedOptions(vectors={"minilm-en-2": 384}))
     """
+
+    _for_server = False
 
     def __init__(self, folder: Path, options: EmbeddedOptions) -> None:
         try:
@@ -43,12 +54,11 @@ class EmbeddedIndex(IndexedStore):
         self._folder = folder
         with ExitStack() as undo, self._read_session():
             undo.callback(self._lock.release)
-            self._sqlite_store = SqliteRecordStore(folder / RECORDS_DATABASE)
+            self._sqlite_store = SqliteRecordStore(folder / RECORDS_DATABASE, for_server=self._for_server)
             undo.callback(self._sqlite_store.close)
             search_backend = self._open_search_backend(options)
             undo.callback(search_backend.release)
             super().__init__(str(folder), self._sqlite_store, search_backend, options)
-            search_backend.recover()
             undo.pop_all()
 
     @classmethod
@@ -57,25 +67,40 @@ class EmbeddedIndex(IndexedStore):
         return await asyncio.to_thread(cls, folder, options)
 
     def _open_search_backend(self, options: EmbeddedOptions) -> SearchBackend:
-        """The search backend: indexes in this folder."""
-        return CollectionIndexes(self._folder, self._sqlite_store, options)
+        """The search backend: in this process."""
+        shutil.rmtree(self._folder / "index", ignore_errors=True)  # files of versions that searched on disk
+        return CollectionIndexes(self._sqlite_store, options)
 
     def _read_session(self) -> AbstractContextManager[None]:
         return sqlite_errors(self._folder / RECORDS_DATABASE)
 
-    async def scrub(self, collections: Sequence[str]) -> Sequence[str]:
-        """Remove deleted texts from the files of the records; returns which files hold words of them, and until when.
+    async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
+        """The passages that `query.fuse` chooses from the best of every channel, each with all its scores."""
+        await self._wait_until_loaded(scope, query.collection)
+        return await super().search(scope, query)
 
-        The files of a search index hold ids, titles and fields for filters; those of `collections` are rebuilt at the
-        next start.
-        """
+    async def spaces(self, scope: Scope, collection: str) -> frozenset[str] | None:
+        """Names of the vector spaces of the passages the scope may read, perhaps more; None when unknown."""
+        await self._wait_until_loaded(scope, collection)
+        return await super().spaces(scope, collection)
+
+    async def _wait_until_loaded(self, scope: Scope, collection: str) -> None:
+        """Wait for the partition to be loaded without a thread of its own; an error of that is raised by its user."""
+        backend = self._search_backend
+        if (
+            isinstance(backend, CollectionIndexes)
+            and self._registry.find(scope.tenant, collection) is not None
+            and backend.find_loaded(scope.tenant, collection) is None
+        ):
+            loading = asyncio.wrap_future(backend.load(scope.tenant, collection))
+            loading.add_done_callback(lambda done: done.cancelled() or done.exception())  # so that nothing is logged
+            await asyncio.wait([loading])  # unlike `await loading`, cancelling this leaves the others their load
+
+    async def scrub(self, collections: Sequence[str]) -> Sequence[str]:
+        """Remove deleted texts from the files of the records; returns what still holds words of them: nothing."""
+        del collections
         await self._read_in_thread(self._sqlite_store.empty_log)
-        if not isinstance(self._search_backend, CollectionIndexes):
-            return ()
-        known = [name for name in collections if name in self._search_backend.columns]
-        for name in known:
-            await self._read_in_thread(lambda name=name: self._sqlite_store.set_meta(f"layout {name}", ""))
-        return [f"{REBUILT_AT_START} of {name!r}, until the next start" for name in known]
+        return ()
 
     def _with_writes_paused(self) -> AbstractContextManager[object]:
         return self._write_lock
@@ -160,12 +185,12 @@ class EmbeddedIndex(IndexedStore):
         return await self._write_in_turn(scope, write)
 
     def _apply_change(self, scope: Scope, collection: str, done: StoreChange) -> int:
-        known = self._access_classes.get(collection)
+        known = self._access_classes.get((scope.tenant, collection))
         if known is not None:
             # Before the search indexes: they must not return passages of unknown access classes.
             known.update(done.classes)
         try:
-            self._search_backend.apply_change(collection, done)
+            self._search_backend.apply_change(scope.tenant, collection, done)
         finally:
             self._journal.record_write(scope.tenant, collection, done.seq, done.touched)
             self._versions[scope.tenant, collection] = done.seq

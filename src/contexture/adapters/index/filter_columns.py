@@ -13,6 +13,8 @@ from contexture.adapters.index.filters import bound_value, stored_value
 from contexture.types import And, AnyOf, Contains, Equals, FieldType, Filter, Not, Or, Range, Record, Scalar
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
+Slots: TypeAlias = "slice | npt.NDArray[np.integer]"
+"""Which slots a filter is evaluated on: the first ones, as a slice from 0, or some, by number."""
 
 
 class FilterColumn(Protocol):
@@ -22,8 +24,8 @@ class FilterColumn(Protocol):
         """Add the values of further slots."""
         ...
 
-    def equals(self, value: Scalar) -> Mask:
-        """Mask of the slots whose field has the value."""
+    def equals(self, value: Scalar, at: Slots) -> Mask:
+        """Mask of these slots: whose field has the value."""
         ...
 
 
@@ -39,17 +41,17 @@ class KeywordColumn:
         """Add the values of further slots; None stands for a missing value."""
         self._codes.append(np.fromiter((self._code_for(value) for value in values), np.int32, len(values)))
 
-    def equals(self, value: Scalar) -> Mask:
-        """Mask of the slots whose field is the value, or a list with it."""
-        return self._mask_of_codes(self._codes_by_text.get(str(value), ()))
+    def equals(self, value: Scalar, at: Slots) -> Mask:
+        """Mask of these slots: whose field is the value, or a list with it."""
+        return self._mask_of_codes(self._codes_by_text.get(str(value), ()), at)
 
-    def contains(self, piece: str) -> Mask:
-        """Mask of the slots whose field, or an item of it, contains the piece."""
+    def contains(self, piece: str, at: Slots) -> Mask:
+        """Mask of these slots: whose field, or an item of it, contains the piece."""
         held = list(self._codes_by_text.items())  # a copy, because a concurrent write may add to it
-        return self._mask_of_codes([code for text, codes in held if piece in text for code in codes])
+        return self._mask_of_codes([code for text, codes in held if piece in text for code in codes], at)
 
-    def _mask_of_codes(self, codes: Sequence[int]) -> Mask:
-        of_slot, some = self._codes.view, list(codes)
+    def _mask_of_codes(self, codes: Sequence[int], at: Slots) -> Mask:
+        of_slot, some = self._codes.view[at], list(codes)
         table = np.zeros(len(self._code_by_value), np.bool_)  # last, because a concurrent write may add to all three
         table[some] = True
         return table[of_slot]
@@ -75,14 +77,14 @@ class NumericColumn:
         known = (np.nan if value is None else value for value in values)
         self._values.append(np.fromiter(known, np.float64, len(values)))
 
-    def equals(self, value: Scalar) -> Mask:
-        """Mask of the slots whose field is the value."""
-        return self._values.view == float(value)
+    def equals(self, value: Scalar, at: Slots) -> Mask:
+        """Mask of these slots: whose field is the value."""
+        return self._values.view[at] == float(value)
 
-    def in_range(self, where: Range) -> Mask:
-        """Mask of the slots whose field is within all bounds."""
+    def in_range(self, where: Range, at: Slots) -> Mask:
+        """Mask of these slots: whose field is within all bounds."""
         gte, gt, lte, lt = (bound_value(bound) for bound in (where.gte, where.gt, where.lte, where.lt))
-        values = self._values.view
+        values = self._values.view[at]
         inside = ~np.isnan(values)
         if gte is not None:
             inside &= values >= gte
@@ -113,10 +115,6 @@ class FilterColumns:
         """Fields that have a column."""
         return frozenset(self._fields)
 
-    def missing_columns(self, where: Filter) -> set[str]:
-        """Fields that a filter names and that have no column."""
-        return filter_fields(where) - self._fields.keys()
-
     def merge(self, other: FilterColumns) -> FilterColumns:
         """These columns and those of `other`, which must have the same number of slots."""
         both = FilterColumns({})
@@ -131,36 +129,36 @@ class FilterColumns:
         for name, column in columns.items():
             column.append([stored_value(record, name, self._fields[name]) for record in records])
 
-    def filter_mask(self, where: Filter, count: int) -> Mask:
-        """Mask of the first `count` slots that pass a filter, which must be checked already."""
+    def filter_mask(self, where: Filter, at: Slots) -> Mask:
+        """Mask of these slots that pass a filter, which must be checked already."""
         match where:
             case And(parts):
-                return _and_masks([self.filter_mask(part, count) for part in parts], count)
+                return self._all_of([self.filter_mask(part, at) for part in parts], at)
             case Or(parts):
-                return ~_and_masks([~self.filter_mask(part, count) for part in parts], count)
+                return ~self._all_of([~self.filter_mask(part, at) for part in parts], at)
             case Not(part):
-                return ~self.filter_mask(part, count)
+                return ~self.filter_mask(part, at)
             case Equals(name, value):
-                return self._equals(name, value)[:count]
+                return self._equals(name, value, at)
             case AnyOf(name, values):
-                return ~_and_masks([~self._equals(name, value)[:count] for value in values], count)
+                return ~self._all_of([~self._equals(name, value, at) for value in values], at)
             case Contains(name, piece):
-                return self._keyword_columns[name].contains(piece)[:count]
+                return self._keyword_columns[name].contains(piece, at)
             case Range():
-                return self._numeric_columns[where.field].in_range(where)[:count]
+                return self._numeric_columns[where.field].in_range(where, at)
 
-    def _equals(self, name: str, value: Scalar) -> Mask:
+    def _equals(self, name: str, value: Scalar, at: Slots) -> Mask:
         column: FilterColumn = (
             self._keyword_columns[name] if name in self._keyword_columns else self._numeric_columns[name]
         )
-        return column.equals(value)
+        return column.equals(value, at)
 
-
-def _and_masks(masks: Sequence[Mask], count: int) -> Mask:
-    both = np.ones(count, np.bool_)
-    for mask in masks:
-        both &= mask
-    return both
+    @staticmethod
+    def _all_of(masks: Sequence[Mask], at: Slots) -> Mask:
+        both = np.ones(at.stop if isinstance(at, slice) else len(at), np.bool_)
+        for mask in masks:
+            both &= mask
+        return both
 
 
 def filter_fields(where: Filter) -> set[str]:

@@ -1,4 +1,4 @@
-"""Filters: checked against a collection's fields, compiled for qdrant-edge, evaluated on a record."""
+"""Filters: checked against a collection's fields, evaluated on a record."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
-
-import qdrant_edge as qe
 
 from contexture.adapters.index.codec import to_timestamp
 from contexture.errors import InvalidRequest, UnknownField
@@ -39,6 +37,11 @@ def column_name(name: str, kind: FieldType) -> str:
     Tenants may declare the same name with different types, and no tenant may learn about another's fields.
     """
     return name if name in BUILT_IN else f"{name}:{kind}"
+
+
+def column_type(column: str) -> FieldType:
+    """The type of a field, by its column name."""
+    return BUILT_IN[column] if column in BUILT_IN else FieldType(column.rpartition(":")[2])
 
 
 def rename_to_columns(where: Filter, fields: Mapping[str, FieldType]) -> Filter:
@@ -75,25 +78,6 @@ def _check_node(where: Filter, fields: Mapping[str, FieldType]) -> None:
             _check_text(piece)
         case Range():
             _check_range(where, fields)
-
-
-def compile_filter(where: Filter) -> qe.Filter:
-    """The qdrant-edge form of a filter that `check_filter` accepted."""
-    match where:
-        case And(parts):
-            return qe.Filter(must=[compile_filter(part) for part in parts])
-        case Or(parts):
-            return qe.Filter(should=[compile_filter(part) for part in parts]) if parts else _match_nothing()
-        case Not(part):
-            return qe.Filter(must_not=[compile_filter(part)])
-        case Equals(name, value):
-            return qe.Filter(must=[_compile_equals(name, value)])
-        case AnyOf(name, values):
-            return qe.Filter(should=[_compile_equals(name, value) for value in values]) if values else _match_nothing()
-        case Contains(name, piece):
-            return qe.Filter(must=[qe.FieldCondition(key=payload_key(name), match=qe.MatchSubstring(piece))])
-        case Range():
-            return qe.Filter(must=[_compile_range(where)])
 
 
 def build_payload(record: Record, fields: Mapping[str, FieldType]) -> dict[str, Any]:
@@ -180,27 +164,6 @@ def _check_text(value: str) -> None:
 def payload_key(name: str) -> str:
     """Payload key of a field in Qdrant; quoted, so that dots in a name are not read as a path."""
     return f'"f.{name}"'
-
-
-def _compile_equals(name: str, value: Scalar) -> qe.FieldCondition:
-    if isinstance(value, str):
-        return qe.FieldCondition(key=payload_key(name), match=qe.MatchValue(value))
-    # qdrant-edge reads a Python bool as an integer, so flags are stored as numbers.
-    number = float(value)
-    return qe.FieldCondition(key=payload_key(name), range=qe.RangeFloat(gte=number, lte=number))
-
-
-def _compile_range(where: Range) -> qe.FieldCondition:
-    return qe.FieldCondition(
-        key=payload_key(where.field),
-        range=qe.RangeFloat(
-            gte=bound_value(where.gte), gt=bound_value(where.gt), lte=bound_value(where.lte), lt=bound_value(where.lt)
-        ),
-    )
-
-
-def _match_nothing() -> qe.Filter:
-    return qe.Filter(must=[qe.HasIdCondition(set())])
 
 
 def bound_value(value: float | datetime | None) -> float | None:

@@ -7,14 +7,13 @@ from collections.abc import Set as AbstractSet
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.record_store import PassageRow
-from contexture.adapters.index.scoring import LexicalScores, TermWeights, bm25_scores
+from contexture.adapters.index.scoring import LexicalScores, bm25_scores
 from contexture.adapters.index.search_ports import ScopedSearcher
 from contexture.types import BM25, ChannelCandidates, ChannelRanks, ChannelScores, Hit, Query, Record, Span
 
 
 def collect_hits(
     view: ScopedSearcher,
-    weights: TermWeights,
     query: Query,
     load_passages: Callable[[Sequence[int]], Sequence[PassageRow]],
     find_shadowed: Callable[[Sequence[int]], AbstractSet[int]] = lambda _: frozenset(),
@@ -24,6 +23,7 @@ def collect_hits(
     `load_passages` leaves out passages that were removed or hidden meanwhile; the next best ones, whose places they
     took, are then missing. Passages that `find_shadowed` returns are left out too.
     """
+    weights = view.weigh_terms(list(dict.fromkeys(query.terms)))
     proposed = view.find_candidates(weights, query.vectors, query.k)
     ranks = query.fuse(ChannelCandidates(query.k, proposed, view.passage_keys))
     found = load_passages(sorted(ranks))

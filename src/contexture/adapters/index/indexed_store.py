@@ -29,7 +29,6 @@ from contexture.adapters.index.id_spaces import find_owner
 from contexture.adapters.index.journal import WriteJournal
 from contexture.adapters.index.reader_latch import ReaderLatch
 from contexture.adapters.index.record_store import PassageRow
-from contexture.adapters.index.scoring import TermWeights, idf_weights
 from contexture.adapters.index.search_ports import ScopedSearcher, SearchBackend
 from contexture.adapters.index.store_ports import RecordStore
 from contexture.adapters.index.write_queue import SLOW_SECONDS, WriteQueue
@@ -39,6 +38,7 @@ from contexture.types import Collection, CollectionChanges, Filter, Hit, Matrix,
 _T = TypeVar("_T")
 
 _MAX_INLINE_IDS = 32  # up to this many records are read in the calling thread
+_MAX_CACHED_CLASSES = 500_000  # access classes of all tenants in memory
 _MAX_INLINE_CLASSES = 1_000  # up to this many access classes are collected in the calling thread
 
 
@@ -58,7 +58,8 @@ class IndexedStore:
         self._write_lock = threading.RLock()
         self._writes = WriteQueue()
         self._registry = CollectionRegistry(records.list_declarations())
-        self._access_classes: dict[str, AccessClasses] = {}
+        self._access_classes: dict[tuple[str, str], AccessClasses] = {}
+        self._reloads = 0  # how often a subclass dropped the access classes, because it missed writes
         self._versions: dict[tuple[str, str], int] = {}
         self._journal = WriteJournal()
         self._opened_at_seq = records.seq
@@ -242,7 +243,7 @@ class IndexedStore:
 
     async def names(self) -> Sequence[str]:
         """Names of the collections of all tenants; for operators."""
-        return await self._read_inline(lambda: sorted(self._search_backend.columns))
+        return await self._read_inline(lambda: sorted(self._registry.names()))
 
     def count(self, collection: str) -> int:
         """Number of passages in a collection, over all tenants and readers; for operators."""
@@ -314,27 +315,35 @@ class IndexedStore:
     def _read_allowed(self, scope: Scope, collection: str, read: Callable[[frozenset[int]], _T]) -> _T:
         """Run `read` with the access classes a scope may read; repeat it if they were reloaded during the read."""
         while True:
-            known = self._load_access_classes(collection)
+            known, reloads = self._load_access_classes(scope.tenant, collection), self._reloads
             found = read(known.access_of_scope(scope).allowed)
-            if self._access_classes.get(collection) is known:
+            if self._reloads == reloads:
                 return found
 
     def _access_of_scope(self, scope: Scope, collection: str) -> ScopeAccess:
-        return self._load_access_classes(collection).access_of_scope(scope)
+        return self._load_access_classes(scope.tenant, collection).access_of_scope(scope)
 
-    def _load_access_classes(self, collection: str) -> AccessClasses:
-        """The access classes of a collection: loaded once, then updated with every write."""
-        known = self._access_classes.get(collection)
+    def _load_access_classes(self, tenant: str, collection: str) -> AccessClasses:
+        """The access classes of a tenant's part of a collection: loaded when first used, updated with every write."""
+        known = self._access_classes.get((tenant, collection))
         if known is None:
             with self._write_lock:  # no write may come between loading and caching them
-                known = self._access_classes.setdefault(
-                    collection, AccessClasses(self._record_store.load_access_classes(collection))
-                )
+                known = AccessClasses(self._record_store.load_access_classes(collection, tenant))
+                self._cache_access_classes((tenant, collection), known)
         return known
+
+    def _cache_access_classes(self, key: tuple[str, str], known: AccessClasses) -> None:
+        """Keep access classes in memory; those loaded first are dropped when there are too many."""
+        self._access_classes[key] = known
+        total = sum(map(len, self._access_classes.values()))
+        for oldest in list(self._access_classes):
+            if total <= _MAX_CACHED_CLASSES or oldest == key:
+                return
+            total -= len(self._access_classes.pop(oldest))
 
     def _cached_access(self, scope: Scope, collection: str) -> ScopeAccess | None:
         """What a scope may read, if it is cached and cheap to compute; None otherwise."""
-        known = self._access_classes.get(collection)
+        known = self._access_classes.get((scope.tenant, collection))
         return (
             known.access_of_scope(scope)
             if known is not None and known.has_at_most(scope, _MAX_INLINE_CLASSES)
@@ -358,7 +367,7 @@ class IndexedStore:
         In that case the search index proposed passages that are removed by now, or whose access class the scope may
         not read. They are left out, and the next best passages, whose places they took, are missing.
         """
-        known = self._load_access_classes(query.collection)
+        known, reloads = self._load_access_classes(scope.tenant, query.collection), self._reloads
         access = known.access_of_scope(scope)
         if not access.readable:
             return [], False
@@ -369,25 +378,13 @@ class IndexedStore:
         def find_shadowed(pids: Sequence[int]) -> AbstractSet[int]:
             return self._record_store.find_shadowed(pids, access.private) if access.private else frozenset()
 
-        weights = self._idf_weights(query, access)
-        hits, complete = collect_hits(self._open_view(query, access), weights, query, load_readable, find_shadowed)
-        return (hits, not complete) if self._access_classes.get(query.collection) is known else ([], True)
+        hits, complete = collect_hits(self._open_view(query, access), query, load_readable, find_shadowed)
+        return (hits, not complete) if self._reloads == reloads else ([], True)
 
     def _open_view(self, query: Query, access: ScopeAccess) -> ScopedSearcher:
-        part = self._search_backend.collection_index(query.collection)
-        if part.missing_columns(query.where):
-            with self._write_lock:
-                part = self._search_backend.collection_index(query.collection)
-                self._search_backend.add_columns(query.collection, part.missing_columns(query.where))
-        return part.scoped_view(access, query.where)
-
-    def _idf_weights(self, query: Query, access: ScopeAccess) -> TermWeights:
-        terms = list(dict.fromkeys(query.terms))
-        return idf_weights(terms, self._record_store.document_frequencies(terms, access.allowed), access.passages)
+        return self._search_backend.collection_index(access.tenant, query.collection).scoped_view(access, query.where)
 
     def _warm(self) -> None:
-        with self._write_lock:
-            self._search_backend.add_declared_columns()
         self._search_backend.warm()
 
     def _optimize(self) -> None:

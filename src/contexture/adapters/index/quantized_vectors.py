@@ -38,9 +38,10 @@ class QuantizedView(NamedTuple):
         count = int(np.searchsorted(self.slots, slot))
         return QuantizedView(self.codes[:count], self.signs[:count], self.scales[:count], self.slots[:count])
 
-    def take(self, places: IntArray) -> QuantizedView:
-        """The vectors at these positions, without their sign bits."""
-        return QuantizedView(self.codes.take(places, axis=0), self.signs[:0], self.scales[places], self.slots[places])
+    def take(self, places: IntArray, *, signs: bool = False) -> QuantizedView:
+        """The vectors at these positions; without their sign bits, unless `signs`."""
+        held = self.signs.take(places, axis=0) if signs else self.signs[:0]
+        return QuantizedView(self.codes.take(places, axis=0), held, self.scales[places], self.slots[places])
 
 
 class QuantizedVectors:
@@ -55,6 +56,16 @@ class QuantizedVectors:
         self._scales = AppendArray(np.float32)
         self._slots = AppendArray(np.int64)
         self.view = self._make_view()
+
+    @property
+    def nbytes(self) -> int:
+        """Size in memory."""
+        return sum(array.nbytes for array in self.view)
+
+    def reserve(self, count: int) -> None:
+        """Make room for so many vectors, so that nothing is copied while they are appended."""
+        for array in (self._codes, self._signs, self._scales, self._slots):
+            array.reserve(count)
 
     def append(self, slots: IntArray, vectors: Matrix) -> None:
         """Append vectors; slots must be greater than those before."""

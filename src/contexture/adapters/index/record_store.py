@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
@@ -37,6 +37,7 @@ _MMAP_BYTES = 1 << 34  # rows of one result are far apart; reads by system call 
 _PASSAGE_COLUMNS = "p.pid, r.class, r.id, r.header, r.hash, r.rules, p.ordinal, p.text, p.facts"
 _NO_VECTORS = codec.pack_named_vectors({})
 _MAX_PARAMETERS = 500  # SQLite limits the number of parameters per statement
+_PARTITION_BATCH = 2_000
 _BY_SPACE = "id, space"  # of records with one id, the private ones first
 
 
@@ -74,6 +75,16 @@ class PassageRow(NamedTuple):
     vectors: bytes = b""
 
 
+class IndexedPassage(NamedTuple):
+    """What a search index holds of one passage: its terms with their weights and its vectors, all still as bytes."""
+
+    pid: int
+    access: int
+    terms: bytes
+    weights: bytes
+    vectors: bytes
+
+
 class PackedRecord(NamedTuple):
     """A record as it is stored; of each passage the text, the facts and the vectors, of each matrix name and bytes.
 
@@ -108,11 +119,13 @@ class StoreChange:
 class SqliteRecordStore:
     """Reads and writes the SQLite file of an embedded store.
 
-    Writes are serialised; each thread reads on its own connection.
+    Writes are serialised; each thread reads on its own connection. With `for_server` it also keeps what search
+    indexes on a server need: which passages were removed, and how many of each access class contain a term.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, for_server: bool = False) -> None:
         self._path = path
+        self._for_server = for_server
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._guard = threading.Lock()
@@ -124,6 +137,7 @@ class SqliteRecordStore:
             migrate(self._connection())
             self.seq = int(self.meta("seq") or 0)
             self._unembedded = self._count_unembedded()
+            self._prepare_for_server()
             undo.pop_all()
 
     # --- meta and collections ---
@@ -156,6 +170,12 @@ class SqliteRecordStore:
         rows = self._connection().execute("SELECT DISTINCT name, fields FROM declared ORDER BY name, fields").fetchall()
         return merge_columns(rows)
 
+    def find_declaration(self, tenant: str, name: str) -> Collection:
+        """A tenant's collection; one without fields if it is not declared."""
+        found = self._connection().execute("SELECT fields FROM declared WHERE tenant = ? AND name = ?", (tenant, name))
+        (fields,) = found.fetchone() or ("{}",)
+        return unpack_collection(name, fields)
+
     def declare(self, tenant: str, collection: Collection) -> None:
         """Declare a collection for a tenant, or replace the fields declared there."""
         with self._write_transaction() as db:
@@ -166,15 +186,16 @@ class SqliteRecordStore:
 
     # --- permissions and statistics ---
 
-    def load_access_classes(self, collection: str) -> dict[int, AccessClass]:
-        """Every access class of a collection."""
+    def load_access_classes(self, collection: str, tenant: str | None = None) -> dict[int, AccessClass]:
+        """Every access class of a collection, or of a tenant's part of it."""
         rows = self._connection().execute(
-            "SELECT class, tenant, acl, passages FROM classes WHERE collection = ?", (collection,)
+            f"SELECT class, tenant, acl, passages FROM classes WHERE collection = ?{_tenant_condition(tenant)}",  # noqa: S608 - fixed
+            (collection,) if tenant is None else (collection, tenant),
         )
         return {number: _to_access_class(*columns) for number, *columns in rows}
 
     def document_frequencies(self, terms: Sequence[int], classes: Iterable[int]) -> dict[int, int]:
-        """By term, the number of passages of these access classes that contain it."""
+        """By term, the number of passages of these access classes that contain it; only with `for_server`."""
         allowed = ",".join(str(int(access)) for access in sorted(classes))
         counts: Counter[int] = Counter()
         for some in _chunks(terms):
@@ -201,15 +222,30 @@ class SqliteRecordStore:
         )
         return map(_to_passage_row, rows)
 
-    def iter_vectors(self, collection: str) -> Iterator[StoredVectors]:
-        """Vectors of every passage of a collection, in order of passage id."""
-        rows = self._connection().execute(
-            "SELECT p.pid, r.class, v.data, r.id, p.ordinal "
-            "FROM passages p JOIN records r USING (row) JOIN vectors v USING (pid) "
-            "WHERE r.collection = ? ORDER BY p.pid",
-            (collection,),
+    def iter_partition(self, collection: str, tenant: str) -> Iterator[IndexedPassage]:
+        """Every passage of a tenant's part of a collection, in order of passage id; a snapshot."""
+        db = self._connection()
+        db.execute("BEGIN")
+        try:
+            for batch in _chunks(self._list_passages(db, collection, tenant), _PARTITION_BATCH):
+                rows = db.execute(
+                    "SELECT p.pid, r.class, p.facts, v.data FROM json_each(?) k "
+                    "CROSS JOIN passages p ON p.pid = k.value JOIN records r USING (row) JOIN vectors v USING (pid)",
+                    (json.dumps(batch),),
+                )
+                for pid, access, facts, vectors in rows:
+                    yield IndexedPassage(pid, access, *codec.unpack_terms(facts), vectors)
+        finally:
+            db.execute("COMMIT")
+
+    @staticmethod
+    def _list_passages(db: sqlite3.Connection, collection: str, tenant: str) -> list[int]:
+        """Ids of all passages of a tenant's part of a collection, ascending; reads indexes only."""
+        rows = db.execute(
+            "SELECT p.pid FROM records r JOIN passages p USING (row) WHERE r.collection = ? AND r.tenant = ?",
+            (collection, tenant),
         )
-        return (StoredVectors(pid, access, vectors, (id_, ordinal)) for pid, access, vectors, id_, ordinal in rows)
+        return sorted(pid for (pid,) in rows)
 
     def load_vectors(self, pids: Sequence[int]) -> list[StoredVectors]:
         """Vectors of these passages; removed ones are left out."""
@@ -224,14 +260,18 @@ class SqliteRecordStore:
             found.extend(StoredVectors(pid, access, vectors, (id_, at)) for pid, access, vectors, id_, at in rows)
         return found
 
-    def iter_headers(self, collection: str) -> Iterator[tuple[int, Record]]:
-        """Passage id and record, without its text, of every passage of a collection, in order of passage id."""
-        rows = self._connection().execute(
-            "SELECT p.pid, r.id, r.header FROM passages p JOIN records r USING (row) "
-            "WHERE r.collection = ? ORDER BY p.pid",
-            (collection,),
-        )
-        return ((pid, codec.unpack_header(header, id_, "")[0]) for pid, id_, header in rows)
+    def iter_headers(self, collection: str, tenant: str, after: int) -> Iterator[tuple[int, Record]]:
+        """Passage id and record, without its text, of every passage of a partition above an id, in order of its id."""
+        db = self._connection()
+        columns, place = "SELECT p.pid, r.id, r.header FROM", (collection, tenant)
+        if after < 0:
+            batches = _chunks(self._list_passages(db, *place), _PARTITION_BATCH)
+            some = f"{columns} json_each(?) k CROSS JOIN passages p ON p.pid = k.value JOIN records r USING (row)"
+            found = (row for batch in batches for row in db.execute(some, (json.dumps(batch),)))
+        else:
+            later = f"{columns} passages p JOIN records r USING (row) WHERE p.pid > ? AND r.collection = ? "
+            found = db.execute(f"{later} AND r.tenant = ? ORDER BY p.pid", (after, *place))
+        return ((pid, codec.unpack_header(header, id_, "")[0]) for pid, id_, header in found)
 
     def passage_keys(self, pids: Sequence[int]) -> dict[int, tuple[str, int]]:
         """Record id and ordinal of these passages, used to break ties; removed ones are left out."""
@@ -354,10 +394,17 @@ class SqliteRecordStore:
         )
         return tenant, collection, [(_to_passage_row(columns), text) for text, *columns in rows]
 
-    def count(self, collection: str) -> int:
-        """Number of passages in a collection."""
-        total = self._connection().execute("SELECT sum(passages) FROM classes WHERE collection = ?", (collection,))
+    def count(self, collection: str, tenant: str | None = None) -> int:
+        """Number of passages in a collection, or in a tenant's part of it."""
+        total = self._connection().execute(
+            f"SELECT sum(passages) FROM classes WHERE collection = ?{_tenant_condition(tenant)}",  # noqa: S608 - fixed
+            (collection,) if tenant is None else (collection, tenant),
+        )
         return int(total.fetchone()[0] or 0)
+
+    def largest_partitions(self, limit: int) -> list[tuple[str, str, int]]:
+        """Tenant, collection and number of passages of the largest partitions, the largest first."""
+        return self._connection().execute(_LARGEST_PARTITIONS, (limit,)).fetchall()
 
     # --- writes ---
 
@@ -397,7 +444,7 @@ class SqliteRecordStore:
                 check()
                 stored_as = access[item.readers], spaces[item.id]
                 added += self._insert_rows(db, scope, collection, stored_as, item, seq, waiting)
-            self._count_terms(db, added, +1)
+            self._count_passages(db, added, +1)
             touched = (*before, *((item.id, item.readers) for item in newest.values()))
             classes = self._load_touched_classes(db, scope, collection, touched)
         self._unembedded = +waiting
@@ -446,12 +493,12 @@ class SqliteRecordStore:
                 ).lastrowid
                 db.execute("DELETE FROM passages WHERE pid = ?", (pid,))
                 db.execute("UPDATE vectors SET pid = ?, data = ? WHERE pid = ?", (renumbered, data, pid))
-                db.execute("INSERT INTO removed VALUES (?, ?, ?)", (pid, collection, seq))
                 removed.append(pid)
                 for row in self._select("p.pid = ?", (renumbered,)):
                     added.append(row._replace(vectors=data))
                     readers = tuple(codec.unpack_header(row.header, row.record_id, "")[0].acl)
                     touched[row.record_id, readers] = None
+            self._note_removed(db, collection, removed, seq)
         self._unembedded = +waiting
         self.seq = seq
         return StoreChange(seq=seq, added=tuple(added), removed=tuple(removed), touched=tuple(touched))
@@ -548,8 +595,8 @@ class SqliteRecordStore:
     ) -> list[int]:
         """Remove one record; returns the ids of its passages."""
         passages = list(self._select("p.row = ?", (row,)))
-        self._count_terms(db, passages, -1)
-        db.executemany("INSERT INTO removed VALUES (?, ?, ?)", [(each.pid, collection, seq) for each in passages])
+        self._count_passages(db, passages, -1)
+        self._note_removed(db, collection, [each.pid for each in passages], seq)
         if waiting:
             gone_from_backlog = db.execute(
                 "DELETE FROM unembedded WHERE tenant = ? AND pid IN (SELECT pid FROM passages WHERE row = ?) "
@@ -630,22 +677,36 @@ class SqliteRecordStore:
         rows = self._connection().execute("SELECT class, count(*) FROM unembedded GROUP BY class")
         return Counter(dict(rows.fetchall()))
 
-    def _count_terms(self, db: sqlite3.Connection, rows: Sequence[PassageRow], sign: int) -> None:
-        by_class: dict[int, list[PassageRow]] = {}
-        for row in rows:
-            by_class.setdefault(row.access, []).append(row)
-        for access, some in by_class.items():
-            held = np.concatenate([codec.term_arrays(row.facts)[0] for row in some])
-            terms, counts = np.unique(held, return_counts=True)  # in the order of the table
-            db.executemany(
-                "INSERT INTO frequencies VALUES (?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET passages = passages + excluded.passages",
-                zip(terms.tolist(), repeat(access), (sign * counts).tolist(), strict=False),
-            )
+    def _count_passages(self, db: sqlite3.Connection, rows: Sequence[PassageRow], sign: int) -> None:
+        if self._for_server:
+            _add_term_counts(db, ((row.access, row.facts.terms) for row in rows), sign)
         db.executemany(
             "UPDATE classes SET passages = passages + ? WHERE class = ?",
-            [(sign * len(some), access) for access, some in by_class.items()],
+            [(sign * count, access) for access, count in Counter(row.access for row in rows).items()],
         )
+
+    def _note_removed(self, db: sqlite3.Connection, collection: str, pids: Sequence[int], seq: int) -> None:
+        if self._for_server:
+            db.executemany("INSERT INTO removed VALUES (?, ?, ?)", [(pid, collection, seq) for pid in pids])
+
+    def _prepare_for_server(self) -> None:
+        """Count the terms of all passages if a server needs that and it was not done; drop the counts if none does."""
+        db = self._connection()
+        exists = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'frequencies'").fetchone() is not None
+        if exists == self._for_server:
+            return
+        with self._write_transaction() as db:
+            if not self._for_server:
+                db.execute("DROP TABLE frequencies")
+                db.execute("DELETE FROM removed")
+                return
+            db.execute(
+                "CREATE TABLE frequencies (term INTEGER NOT NULL, class INTEGER NOT NULL, passages INTEGER NOT NULL, "
+                "PRIMARY KEY (term, class)) WITHOUT ROWID"
+            )
+            rows = db.execute("SELECT r.class, p.facts FROM passages p JOIN records r USING (row) ORDER BY r.class")
+            while some := rows.fetchmany(_PARTITION_BATCH):
+                _add_term_counts(db, ((access, codec.unpack_terms(facts)[0]) for access, facts in some), +1)
 
     def _select(self, condition: str, parameters: Sequence[Any]) -> Iterator[PassageRow]:
         rows = self._connection().execute(
@@ -653,6 +714,18 @@ class SqliteRecordStore:
             tuple(parameters),
         )
         return map(_to_passage_row, rows)
+
+
+_LARGEST_PARTITIONS = (
+    "SELECT tenant, collection, sum(passages) AS total FROM classes GROUP BY tenant, collection "
+    "HAVING total > 0 ORDER BY total DESC, tenant, collection LIMIT ?"
+)
+
+
+def find_largest_partition(path: Path) -> tuple[str, str, int] | None:
+    """Tenant, collection and number of passages of the largest partition; the store may be in use."""
+    with sqlite_errors(path), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+        return db.execute(_LARGEST_PARTITIONS, (1,)).fetchone()
 
 
 def pack_records(prepared: Sequence[PreparedRecord]) -> list[PackedRecord]:
@@ -708,9 +781,27 @@ def _ensure_access_class(db: sqlite3.Connection, collection: str, tenant: str, a
     return int(found.fetchone()[0])
 
 
-def _chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
-    for at in range(0, len(items), _MAX_PARAMETERS):
-        yield items[at : at + _MAX_PARAMETERS]
+def _add_term_counts(db: sqlite3.Connection, passages: Iterable[tuple[int, bytes]], sign: int) -> None:
+    """Add the terms of passages, each with its access class, to the counts."""
+    by_class: dict[int, list[bytes]] = {}
+    for access, terms in passages:
+        by_class.setdefault(access, []).append(terms)
+    for access, held in by_class.items():
+        terms, counts = np.unique(np.frombuffer(b"".join(held), np.uint32), return_counts=True)  # in table order
+        db.executemany(
+            "INSERT INTO frequencies VALUES (?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET passages = passages + excluded.passages",
+            zip(terms.tolist(), repeat(access), (sign * counts).tolist(), strict=False),
+        )
+
+
+def _tenant_condition(tenant: str | None) -> str:
+    return "" if tenant is None else " AND tenant = ?"
+
+
+def _chunks(items: Sequence[_T], size: int = _MAX_PARAMETERS) -> Iterator[Sequence[_T]]:
+    for at in range(0, len(items), size):
+        yield items[at : at + size]
 
 
 def _placeholders(items: Sequence[object]) -> str:

@@ -72,6 +72,12 @@ MIGRATIONS: tuple[str, ...] = (
     DROP TABLE records;
     ALTER TABLE spaced RENAME TO records;
     """,
+    """
+    -- The embedded index counts terms and follows removals in memory; `SqliteRecordStore` makes this table again for
+    -- search indexes on a server.
+    DROP TABLE IF EXISTS frequencies;
+    DELETE FROM removed;
+    """,
 )
 
 

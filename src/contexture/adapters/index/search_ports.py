@@ -1,4 +1,4 @@
-"""Protocols of the search side of an index: per-collection search indexes, in this process or on a server.
+"""Protocols of the search side of an index: a search index per tenant and collection, in this process or on a server.
 
 All of them can be rebuilt from the record store.
 """
@@ -9,14 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from contexture.adapters.index.access_classes import ScopeAccess
-from contexture.adapters.index.edge_shard import PreparedPoints
-from contexture.adapters.index.record_store import PassageRow, StoreChange
+from contexture.adapters.index.record_store import StoreChange
 from contexture.adapters.index.scoring import TermWeights
 from contexture.types import FieldType, Filter, PassageKeyLookup, Vector
 
 
 class ScopedSearcher(Protocol):
-    """Searches one collection within one scope and one filter."""
+    """Searches a tenant's part of a collection within one scope and one filter."""
+
+    def weigh_terms(self, terms: Sequence[int]) -> TermWeights:
+        """BM25 weights of these terms over what the scope may read, whatever the filter."""
+        ...
 
     def find_candidates(
         self, weights: TermWeights, vectors: Mapping[str, Vector], k: int
@@ -35,30 +38,23 @@ class ScopedSearcher(Protocol):
 
 
 class CollectionSearcher(Protocol):
-    """Searches one collection."""
+    """Searches a tenant's part of a collection."""
 
     def scoped_view(self, access: ScopeAccess, where: Filter | None) -> ScopedSearcher:
         """The collection restricted to these permissions and this filter."""
         ...
 
-    def missing_columns(self, where: Filter | None) -> set[str]:
-        """Fields that must be added before this filter can be evaluated."""
-        ...
-
 
 class SearchBackend(Protocol):
-    """A search index per collection, kept up to date with the record store."""
-
-    columns: dict[str, dict[str, FieldType]]
-    """By collection, the columns (`column_name`) of every field that some tenant has declared."""
+    """Search indexes, kept up to date with the record store."""
 
     @property
     def last_error(self) -> str:
-        """Error of the last search; empty when it succeeded."""
+        """Error of the last search, or what is wrong with an index; empty when all is well."""
         ...
 
-    def collection_index(self, name: str) -> CollectionSearcher:
-        """The search index of a collection, with every write applied."""
+    def collection_index(self, tenant: str, name: str) -> CollectionSearcher:
+        """The search index of a tenant's collection, with every write applied."""
         ...
 
     def spaces(self, name: str, access: ScopeAccess) -> frozenset[str] | None:
@@ -69,32 +65,12 @@ class SearchBackend(Protocol):
         """Add a collection, or fields to a known one; does nothing when all is known."""
         ...
 
-    def drop_collection(self, name: str) -> None:
-        """Drop a collection that no longer exists."""
-        ...
-
-    def prepare_points(self, name: str, added: Sequence[PassageRow]) -> PreparedPoints:
-        """Build the points of these passages ahead of `apply_change`; no search finds them yet."""
-        ...
-
-    def apply_change(self, name: str, done: StoreChange, draft: PreparedPoints | None = None) -> bool:
-        """Apply a committed change; returns whether the index was rebuilt and so has later changes too."""
+    def apply_change(self, tenant: str, name: str, done: StoreChange) -> None:
+        """Apply a committed change of a tenant's collection."""
         ...
 
     def rebuild_all(self) -> None:
         """Rebuild every index, because the missed writes cannot be replayed."""
-        ...
-
-    def add_columns(self, name: str, fields: set[str]) -> None:
-        """Load these fields, so that filters may name them."""
-        ...
-
-    def add_declared_columns(self) -> None:
-        """Load all declared fields, for filters on them."""
-        ...
-
-    def recover(self) -> None:
-        """Bring every index up to the last committed write."""
         ...
 
     def flush(self) -> None:
@@ -106,7 +82,7 @@ class SearchBackend(Protocol):
         ...
 
     def warm(self) -> None:
-        """Warm up every index, so that the first real query is not slower than later ones."""
+        """Warm up the indexes, so that the first real query is not slower than later ones."""
         ...
 
     def release(self) -> None:

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from contexture.adapters.index.access_classes import AccessClass
 from contexture.adapters.index.collection_registry import Declaration
-from contexture.adapters.index.record_store import PassageRow, StoredVectors, StoreState
-from contexture.types import FieldType, Matrix, Record
+from contexture.adapters.index.record_store import IndexedPassage, PassageRow, StoredVectors, StoreState
+from contexture.types import Collection, FieldType, Matrix, Record
 
 
 class ReplaySource(Protocol):
@@ -40,8 +40,20 @@ class ReplaySource(Protocol):
         """By collection, the columns (`column_name`) of every field that some tenant has declared."""
         ...
 
-    def count(self, collection: str) -> int:
-        """Number of passages in a collection."""
+    def find_declaration(self, tenant: str, name: str) -> Collection:
+        """A tenant's collection; one without fields if it is not declared."""
+        ...
+
+    def count(self, collection: str, tenant: str | None = None) -> int:
+        """Number of passages in a collection, or in a tenant's part of it."""
+        ...
+
+    def largest_partitions(self, limit: int) -> Sequence[tuple[str, str, int]]:
+        """Tenant, collection and number of passages of the largest partitions, the largest first."""
+        ...
+
+    def iter_partition(self, collection: str, tenant: str) -> Iterator[IndexedPassage]:
+        """Every passage of a tenant's part of a collection, in order of passage id; a snapshot."""
         ...
 
     def passages_since(self, seq: int, collection: str) -> Iterator[PassageRow]:
@@ -52,12 +64,8 @@ class ReplaySource(Protocol):
         """Every passage of a collection removed after `seq`."""
         ...
 
-    def iter_vectors(self, collection: str) -> Iterator[StoredVectors]:
-        """Vectors of every passage of a collection, in order of passage id."""
-        ...
-
-    def iter_headers(self, collection: str) -> Iterator[tuple[int, Record]]:
-        """Passage id and record, without its text, of every passage of a collection, in order of passage id."""
+    def iter_headers(self, collection: str, tenant: str, after: int) -> Iterator[tuple[int, Record]]:
+        """Passage id and record, without its text, of every passage of a partition above an id, in order of its id."""
         ...
 
     def passage_keys(self, pids: Sequence[int]) -> dict[int, tuple[str, int]]:
@@ -76,8 +84,8 @@ class RecordStore(ReplaySource, Protocol):
         """Every collection of every tenant."""
         ...
 
-    def load_access_classes(self, collection: str) -> dict[int, AccessClass]:
-        """Every access class of a collection."""
+    def load_access_classes(self, collection: str, tenant: str | None = None) -> dict[int, AccessClass]:
+        """Every access class of a collection, or of a tenant's part of it."""
         ...
 
     def document_frequencies(self, terms: Sequence[int], classes: Iterable[int]) -> Mapping[int, int]:

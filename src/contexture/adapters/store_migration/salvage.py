@@ -130,7 +130,7 @@ def set_file_aside(path: Path) -> tuple[Path, CopiedRows]:
 
 
 def delete_derived_files(home: Path) -> list[str]:
-    """Delete search indexes and caches, which are filled again, and rebuild damaged indexes of databases.
+    """Delete caches and files of earlier versions, and rebuild damaged indexes of databases.
 
     Returns the names of what was deleted or rebuilt. Raises `StoreDamaged` if a table is damaged too, and `StoreLocked`
     while another process has the store open.
@@ -139,6 +139,8 @@ def delete_derived_files(home: Path) -> list[str]:
     done: list[str] = []
     try:
         for name in sorted(store_damage.CACHE_DATABASES):
+            if (home / name).exists():
+                done.append(name)
             for suffix in ("", "-wal", "-shm"):
                 (home / f"{name}{suffix}").unlink(missing_ok=True)
         for path in store_damage.list_databases(home):

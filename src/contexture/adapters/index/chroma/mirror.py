@@ -137,7 +137,7 @@ class MirrorSnapshot:
             columns = FilterColumns({name: fields[name] for name in sorted(named)})
             columns.append([kept.record for kept in self.records])
             self._columns[named] = columns
-        return columns.filter_mask(where, len(self.records))
+        return columns.filter_mask(where, slice(len(self.records)))
 
     def vector_mask(self, vector: str) -> Mask:
         """Mask of the passages that have a vector of this name."""

@@ -27,7 +27,7 @@ def search(store: ChromaStore, scope: Scope, query: Query) -> list[Hit]:
     if not board.records:
         return []
     view = ScopedChromaSearch(store, scope, query, board)
-    hits, _ = collect_hits(view, view.term_weights(), query, view.load_passages)
+    hits, _ = collect_hits(view, query, view.load_passages)
     return hits
 
 
@@ -89,9 +89,8 @@ class ScopedChromaSearch:
             if (text := texts.get(kept.item_id) if facts.end else "") is not None
         ]
 
-    def term_weights(self) -> TermWeights:
-        """IDF weights of the query terms, from exactly the passages that the scope may read."""
-        terms = list(dict.fromkeys(self._query.terms))
+    def weigh_terms(self, terms: Sequence[int]) -> TermWeights:
+        """BM25 weights of these terms over what the scope may read, whatever the filter."""
         return idf_weights(terms, self._snapshot.document_frequencies(terms, self._visible), int(self._visible.sum()))
 
     def _search_dense(self, name: str, vector: Vector, k: int) -> dict[int, float]:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from contexture.adapters.index.checks import check_unchanged, merge_collection
 from contexture.adapters.index.collection_indexes import CollectionIndexes, EmbeddedOptions
 from contexture.adapters.index.collection_registry import CollectionRegistry, collection_columns
-from contexture.adapters.index.edge_shard import PreparedPoints
 from contexture.adapters.index.indexed_store import IndexedStore
 from contexture.adapters.index.journal import WriteJournal
 from contexture.adapters.index.postgres import write
@@ -25,21 +22,12 @@ from contexture.adapters.index.record_store import StoreChange, StoreState
 from contexture.adapters.index.search_ports import SearchBackend
 from contexture.adapters.postgres.migrations import migrate
 from contexture.adapters.postgres.pool import PostgresPool
-from contexture.errors import SourceUnavailable
 from contexture.types import Collection, PreparedRecord, Record, Scope
 
 _MAX_PASSAGES_IN_MEMORY = 4_000  # passages held in memory while catching up
 # It blocks no other transaction, and may be idle for long while search indexes are rebuilt.
 SNAPSHOT_TRANSACTION = "ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL idle_in_transaction_session_timeout = 0"
 _WRITE_LOG_LENGTH = 100_000  # writes that a replica may be behind before it must be rebuilt
-_MIN_PASSAGES_FOR_THREAD = 50  # from this many passages on, points are built in another thread
-
-
-class LocalWrite(NamedTuple):
-    """A write of this process, and the points being built for it, if any."""
-
-    change: StoreChange
-    points: Future[PreparedPoints] | None
 
 
 class PostgresIndex(IndexedStore):
@@ -55,7 +43,6 @@ class PostgresIndex(IndexedStore):
         self.pool = pool
         self._partly_applied = False
         self._seq_offset = 0  # added to sequence numbers, so that they rise even if those of the database fall
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="contexture-draft")
         with ExitStack() as undo:
             undo.callback(pool.close)
             migrate(pool, pool.schema, MIGRATIONS)
@@ -68,7 +55,6 @@ class PostgresIndex(IndexedStore):
                 search_backend = self._open_search_backend(options)
                 undo.callback(search_backend.release)
                 super().__init__(pool.name, self._postgres_store, search_backend, options)
-                search_backend.recover()
             self._listener = WriteListener(pool, self._on_write_notice)
             self._listener.start()
             undo.pop_all()
@@ -79,8 +65,8 @@ class PostgresIndex(IndexedStore):
         return await asyncio.to_thread(lambda: cls(PostgresPool(url), folder, options))
 
     def _open_search_backend(self, options: EmbeddedOptions) -> SearchBackend:
-        """The search backend: indexes in the replica folder of this process."""
-        return CollectionIndexes(self._replica.folder, self._postgres_store, options)
+        """The search backend: in this process."""
+        return CollectionIndexes(self._postgres_store, options)
 
     @contextmanager
     def _read_session(self) -> Generator[None]:
@@ -113,12 +99,6 @@ class PostgresIndex(IndexedStore):
         self, scope: Scope, collection: str, records: Sequence[PreparedRecord], unchanged: Sequence[Record] = ()
     ) -> int:
         packed = pack_records(records)
-        drafts: list[Future[PreparedPoints]] = []
-
-        def meanwhile(change: StoreChange) -> None:
-            if len(change.added) >= _MIN_PASSAGES_FOR_THREAD:
-                drafts.append(self._executor.submit(self._search_backend.prepare_points, collection, change.added))
-
         with self.pool.transaction() as db:
             if unchanged:
                 db.execute("SELECT FROM counter FOR UPDATE")  # blocks all other writers
@@ -126,9 +106,9 @@ class PostgresIndex(IndexedStore):
                 ids = [record.id for record in unchanged]
                 stored = self._postgres_store.load_records(collection, scope.tenant, ids, allowed)
                 check_unchanged(unchanged, stored.values())
-            change = write.upsert(db, scope, collection, packed, meanwhile)
+            change = write.upsert(db, scope, collection, packed, lambda _: None)
             self._writes.check_cancelled()
-        self._catch_up(LocalWrite(change, drafts[0] if drafts else None))
+        self._catch_up(change)
         return change.seq + self._seq_offset
 
     def _delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
@@ -150,7 +130,6 @@ class PostgresIndex(IndexedStore):
             self._search_backend.flush()
         finally:
             self._search_backend.release()
-            self._executor.shutdown()
             self._replica.release()
             self.pool.close()
 
@@ -161,7 +140,7 @@ class PostgresIndex(IndexedStore):
         with self._latch.reader(), self._read_session():
             pass
 
-    def _catch_up(self, mine: LocalWrite | None = None) -> None:
+    def _catch_up(self, mine: StoreChange | None = None) -> None:
         """Apply every new write to the search indexes; `mine` is applied from memory."""
         if self._postgres_store.state() == self._postgres_store.applied_state and not self._partly_applied:
             return
@@ -169,13 +148,13 @@ class PostgresIndex(IndexedStore):
             pass
 
     @contextmanager
-    def _caught_up_snapshot(self, mine: LocalWrite | None = None) -> Generator[None]:
+    def _caught_up_snapshot(self, mine: StoreChange | None = None) -> Generator[None]:
         """A database snapshot with the search indexes brought up to it; one thread at a time."""
         with self.pool.transaction(SNAPSHOT_TRANSACTION):
             self._advance_to(self._postgres_store.state(), mine)
             yield
 
-    def _advance_to(self, now: StoreState, mine: LocalWrite | None) -> None:
+    def _advance_to(self, now: StoreState, mine: StoreChange | None) -> None:
         seen = self._postgres_store.applied_state
         if now == seen and not self._partly_applied:
             return
@@ -194,73 +173,63 @@ class PostgresIndex(IndexedStore):
         """Rebuild every search index and drop all cached state; versions rise, so that callers' caches expire."""
         self._registry = CollectionRegistry(self._postgres_store.list_declarations())
         self._add_collections(-1)
-        for gone in self._search_backend.columns.keys() - self._postgres_store.declared_columns().keys():
-            self._search_backend.drop_collection(gone)
         self._search_backend.rebuild_all()
         self._access_classes.clear()
+        self._reloads += 1
         self._versions.clear()
         self._journal = WriteJournal()
         self._seq_offset += max(0, self._postgres_store.seq - last) + 1
         self._opened_at_seq = last + self._seq_offset
 
-    def _apply_new_writes(self, last: int, mine: LocalWrite | None) -> None:
+    def _apply_new_writes(self, last: int, mine: StoreChange | None) -> None:
         """Apply the new writes to the search indexes, and record them in the journal."""
         seen = self._postgres_store.seq
         writes = self._postgres_store.load_writes(seen, last)
         # Before the search indexes: they must not return passages of unknown access classes.
         self._refresh_access_classes(writes)
-        full = self._add_collections(seen)
-        self._apply_writes([each for each in writes if each.collection not in full], seen, mine)
+        self._add_collections(seen)
+        self._apply_writes(writes, seen, mine)
         self._record_writes(writes)
 
-    def _add_collections(self, seen: int) -> set[str]:
-        """Add new collections and fields; returns the collections that are new, whose indexes have every write."""
-        known = set(self._search_backend.columns)
+    def _add_collections(self, seen: int) -> None:
+        """Add new collections and fields."""
         for tenant, collection in self._postgres_store.declarations_since(seen):
             self._search_backend.ensure_collection(collection.name, collection_columns(collection))
             self._registry.add(tenant, collection)
-        return self._search_backend.columns.keys() - known
 
-    def _apply_writes(self, writes: Sequence[WriteLogEntry], seen: int, mine: LocalWrite | None) -> None:
-        whole: set[str] = set()
+    def _apply_writes(self, writes: Sequence[WriteLogEntry], seen: int, mine: StoreChange | None) -> None:
         for until in write.batch_ends(
             ((each.seq, each.added + len(each.removed)) for each in writes), _MAX_PASSAGES_IN_MEMORY
         ):
             some = [each for each in writes if seen < each.seq <= until]
-            for name in sorted({each.collection for each in some} - whole):
-                if mine and (seen, until) == (mine.change.seq - 1, mine.change.seq):
-                    anew = self._search_backend.apply_change(name, mine.change, _wait_for_points(mine))
-                else:
-                    anew = self._search_backend.apply_change(name, self._load_change(seen, until, name, some))
-                if anew:
-                    whole.add(name)  # a rebuilt index has the later writes too; they must not be applied twice
+            for place in sorted({(each.tenant, each.collection) for each in some}):
+                is_mine = mine is not None and (seen, until) == (mine.seq - 1, mine.seq)
+                self._search_backend.apply_change(
+                    *place, mine if mine and is_mine else self._load_change(seen, until, *place, some)
+                )
             seen = until
 
-    def _load_change(self, seen: int, until: int, name: str, writes: Sequence[WriteLogEntry]) -> StoreChange:
-        """The change that these writes made to one collection."""
-        removed = tuple(pid for each in writes if each.collection == name for pid in each.removed)
-        return StoreChange(
-            seq=until, added=tuple(self._postgres_store.passages_between(seen, until, name)), removed=removed
+    def _load_change(
+        self, seen: int, until: int, tenant: str, name: str, writes: Sequence[WriteLogEntry]
+    ) -> StoreChange:
+        """The change that these writes made to a tenant's part of a collection."""
+        removed = tuple(
+            pid for each in writes if (each.tenant, each.collection) == (tenant, name) for pid in each.removed
         )
+        added = tuple(self._postgres_store.passages_between(seen, until, tenant, name))
+        return StoreChange(seq=until, added=added, removed=removed)
 
     def _refresh_access_classes(self, writes: Sequence[WriteLogEntry]) -> None:
         """Reload the cached access classes that these writes touched."""
-        for name, known in self._access_classes.items():
-            touched = {number for each in writes if each.collection == name for number in each.classes}
+        for place, known in self._access_classes.items():
+            touched = {number for each in writes if (each.tenant, each.collection) == place for number in each.classes}
             if touched:
                 known.update(self._postgres_store.load_access_classes_at(touched))
 
     def _record_writes(self, writes: Sequence[WriteLogEntry]) -> None:
         """Record the touched records in the journal, and the new versions."""
         for each in writes:
-            known, seq = self._load_access_classes(each.collection), each.seq + self._seq_offset
+            known, seq = self._load_access_classes(each.tenant, each.collection), each.seq + self._seq_offset
             touched = [(id_, known.readers(number)) for id_, number in zip(each.ids, each.classes, strict=True)]
             self._journal.record_write(each.tenant, each.collection, seq, touched)
             self._versions[each.tenant, each.collection] = seq
-
-
-def _wait_for_points(mine: LocalWrite) -> PreparedPoints | None:
-    """The points built for a write; None if there are none, or the index was being rebuilt."""
-    with suppress(SourceUnavailable):
-        return mine.points.result() if mine.points else None
-    return None

@@ -12,7 +12,7 @@ from contexture.adapters.index.access_classes import AccessClass
 from contexture.adapters.index.collection_registry import Declaration, merge_columns, unpack_collection
 from contexture.adapters.index.matrices import unpack_matrix
 from contexture.adapters.index.postgres.key_value_file import KeyValueFile
-from contexture.adapters.index.record_store import PassageRow, StoredVectors, StoreState
+from contexture.adapters.index.record_store import IndexedPassage, PassageRow, StoredVectors, StoreState
 from contexture.adapters.postgres.pool import PostgresPool
 from contexture.types import Collection, FieldType, Matrix, Record
 
@@ -99,13 +99,13 @@ class PostgresRecordStore:
             for number, tenant, collection, ids, classes, removed, added in rows
         ]
 
-    def passages_between(self, seq: int, until: int, collection: str) -> list[PassageRow]:
-        """Passages of a collection written after `seq`, up to and including `until`, that still exist."""
+    def passages_between(self, seq: int, until: int, tenant: str, collection: str) -> list[PassageRow]:
+        """Passages of a partition written after `seq`, up to and including `until`, that still exist."""
         rows = self._fetch_all(
             f"SELECT {_PASSAGE_COLUMNS}, v.data FROM passages p "  # noqa: S608 - fixed
             "JOIN records r USING (record) JOIN vectors v USING (pid) "
-            "WHERE p.collection = %s AND p.seq > %s AND p.seq <= %s ORDER BY p.seq, p.pid",
-            (collection, seq, until),
+            "WHERE p.collection = %s AND r.tenant = %s AND p.seq > %s AND p.seq <= %s ORDER BY p.seq, p.pid",
+            (collection, encode_text(tenant), seq, until),
         )
         return [_to_passage_row(columns) for columns in rows]
 
@@ -123,20 +123,23 @@ class PostgresRecordStore:
             for tenant, name, fields in self._fetch_all(query, (seq,))
         ]
 
-    def find_declaration(self, tenant: str, name: str) -> Collection | None:
-        """A tenant's collection as currently stored in the database; None if it has none of this name."""
+    def find_declaration(self, tenant: str, name: str) -> Collection:
+        """A tenant's collection as currently stored in the database; one without fields if it is not declared."""
         query = "SELECT fields FROM declared WHERE tenant = %s AND name = %s"
         found = self._fetch_all(query, (encode_text(tenant), name))
-        return unpack_collection(name, found[0][0]) if found else None
+        return unpack_collection(name, found[0][0] if found else "{}")
 
     def declared_columns(self) -> dict[str, dict[str, FieldType]]:
         """By collection, the columns of every field that some tenant has declared."""
         rows = self._fetch_all("SELECT DISTINCT name, fields FROM declared ORDER BY name, fields")
         return merge_columns((name, fields) for name, fields in rows)
 
-    def load_access_classes(self, collection: str) -> dict[int, AccessClass]:
-        """Every access class of a collection."""
-        rows = self._fetch_all("SELECT class, tenant, acl, passages FROM classes WHERE collection = %s", (collection,))
+    def load_access_classes(self, collection: str, tenant: str | None = None) -> dict[int, AccessClass]:
+        """Every access class of a collection, or of a tenant's part of it."""
+        rows = self._fetch_all(
+            "SELECT class, tenant, acl, passages FROM classes WHERE collection = %s AND tenant = coalesce(%s, tenant)",
+            (collection, None if tenant is None else encode_text(tenant)),
+        )
         return {number: _to_access_class(*columns) for number, *columns in rows}
 
     def load_access_classes_at(self, numbers: Iterable[int]) -> dict[int, AccessClass]:
@@ -155,13 +158,33 @@ class PostgresRecordStore:
         )
         return dict(rows)
 
-    def count(self, collection: str) -> int:
-        """Number of passages in a collection."""
+    def count(self, collection: str, tenant: str | None = None) -> int:
+        """Number of passages in a collection, or in a tenant's part of it."""
         return int(
             self._fetch_one(
-                "SELECT coalesce(sum(passages), 0)::bigint FROM classes WHERE collection = %s", (collection,)
+                "SELECT coalesce(sum(passages), 0)::bigint FROM classes "
+                "WHERE collection = %s AND tenant = coalesce(%s, tenant)",
+                (collection, None if tenant is None else encode_text(tenant)),
             )[0]
         )
+
+    def largest_partitions(self, limit: int) -> list[tuple[str, str, int]]:
+        """Tenant, collection and number of passages of the largest partitions, the largest first."""
+        rows = self._fetch_all(
+            "SELECT tenant, collection, sum(passages)::bigint AS total FROM classes GROUP BY tenant, collection "
+            "HAVING sum(passages) > 0 ORDER BY total DESC, tenant, collection LIMIT %s",
+            (limit,),
+        )
+        return [(_decode_text(tenant), collection, total) for tenant, collection, total in rows]
+
+    def iter_partition(self, collection: str, tenant: str) -> Iterator[IndexedPassage]:
+        """Every passage of a tenant's part of a collection, in order of passage id."""
+        query = (
+            "SELECT p.seq, p.pid, r.class, p.facts, v.data FROM passages p JOIN records r USING (record) "  # noqa: S608 - fixed
+            f"JOIN vectors v USING (pid) WHERE r.tenant = %s AND {_NEXT_PAGE}"
+        )
+        for _, pid, access, facts, vectors in self._fetch_pages(query, collection, 0, encode_text(tenant)):
+            yield IndexedPassage(pid, access, *codec.unpack_terms(facts), vectors)
 
     # --- passages ---
 
@@ -179,15 +202,6 @@ class PostgresRecordStore:
         for columns in self._fetch_pages(query, collection, seq):
             yield _to_passage_row(columns[1:])
 
-    def iter_vectors(self, collection: str) -> Iterator[StoredVectors]:
-        """Vectors of every passage of a collection, in order of passage id."""
-        query = (
-            "SELECT p.seq, p.pid, r.class, v.data, r.id, p.ordinal FROM passages p JOIN records r USING (record) "  # noqa: S608 - fixed
-            f"JOIN vectors v USING (pid) WHERE {_NEXT_PAGE}"
-        )
-        for _, pid, access, vectors, id_, ordinal in self._fetch_pages(query, collection, 0):
-            yield StoredVectors(pid, access, vectors, (_decode_text(id_), ordinal))
-
     def load_vectors(self, pids: Sequence[int]) -> list[StoredVectors]:
         """Vectors of these passages; removed ones are left out."""
         rows = self._fetch_all(
@@ -197,10 +211,13 @@ class PostgresRecordStore:
         )
         return [StoredVectors(pid, access, vectors, (_decode_text(id_), at)) for pid, access, vectors, id_, at in rows]
 
-    def iter_headers(self, collection: str) -> Iterator[tuple[int, Record]]:
-        """Passage id and record, without its text, of every passage of a collection, in order of passage id."""
-        query = f"SELECT p.seq, p.pid, r.id, r.header FROM passages p JOIN records r USING (record) WHERE {_NEXT_PAGE}"  # noqa: S608 - fixed
-        for _, pid, id_, header in self._fetch_pages(query, collection, 0):
+    def iter_headers(self, collection: str, tenant: str, after: int) -> Iterator[tuple[int, Record]]:
+        """Passage id and record, without its text, of every passage of a partition above an id, in order of its id."""
+        query = (
+            "SELECT p.seq, p.pid, r.id, r.header FROM passages p JOIN records r USING (record) "  # noqa: S608 - fixed
+            f"WHERE p.pid > %s AND r.tenant = %s AND {_NEXT_PAGE}"
+        )
+        for _, pid, id_, header in self._fetch_pages(query, collection, 0, after, encode_text(tenant)):
             yield pid, codec.unpack_header(header, _decode_text(id_), "")[0]
 
     def removed_since(self, seq: int, collection: str) -> list[int]:
@@ -288,11 +305,11 @@ class PostgresRecordStore:
     def _fetch_one(self, query: str, given: Sequence[Any] = ()) -> tuple[Any, ...]:
         return self._fetch_all(query, given)[0]
 
-    def _fetch_pages(self, query: str, collection: str, seq: int) -> Iterator[tuple[Any, ...]]:
+    def _fetch_pages(self, query: str, collection: str, seq: int, *given: object) -> Iterator[tuple[Any, ...]]:
         """Rows of a query, fetched page by page; each must begin with `seq` and `pid`."""
         at = (seq, 1 << 62)
         while True:
-            page = self._fetch_all(query, (collection, *at))
+            page = self._fetch_all(query, (*given, collection, *at))
             yield from page
             if len(page) < _PAGE_ROWS:
                 return

@@ -21,7 +21,6 @@ from uuid import uuid4
 from contexture.adapters.index.access_classes import ScopeAccess
 from contexture.adapters.index.collection_index import unpack_record
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
-from contexture.adapters.index.edge_shard import PreparedPoints
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.index.filters import BUILT_IN, build_payload, record_matches
 from contexture.adapters.index.indexed_store import IndexedStore
@@ -34,6 +33,7 @@ from contexture.adapters.index.qdrant.search import (
     compile_server_filter,
 )
 from contexture.adapters.index.record_store import PassageRow, StoreChange, StoreState
+from contexture.adapters.index.scoring import TermWeights, idf_weights
 from contexture.adapters.index.search_ports import SearchBackend
 from contexture.adapters.index.store_ports import RecordStore
 from contexture.errors import SourceError, SourceUnavailable, StoreUnwritable
@@ -54,11 +54,6 @@ class QdrantCollectionIndex:
     exact_limit: int
     unsent: UnsentLookup
 
-    def missing_columns(self, where: Filter | None) -> set[str]:
-        """Always empty: Qdrant has every field."""
-        del where
-        return set()
-
     def scoped_view(self, access: ScopeAccess, where: Filter | None) -> QdrantScopedView:
         """The collection restricted to these permissions and this filter.
 
@@ -68,8 +63,16 @@ class QdrantCollectionIndex:
         exact = access.passages <= self.exact_limit
         compiled = compile_server_filter(access, where, self.collection.match_substring)
         boundary = AccessBoundary(compiled, access.allowed, tenant, exact)
+
+        def weigh_terms(terms: Sequence[int]) -> TermWeights:
+            return idf_weights(terms, self.record_store.document_frequencies(terms, access.allowed), access.passages)
+
         return QdrantScopedView(
-            self.collection, boundary, self.record_store.load_vectors, partial(self._find_unsent, access, where)
+            self.collection,
+            boundary,
+            self.record_store.load_vectors,
+            weigh_terms,
+            partial(self._find_unsent, access, where),
         )
 
     def _find_unsent(self, access: ScopeAccess, where: Filter | None, seen: StoreState) -> Sequence[PassageRow] | None:
@@ -125,11 +128,12 @@ class QdrantCollectionIndexes:
             (box.last_error for box in list(self._collections.values()) if box.last_error), ""
         )
 
-    def collection_index(self, name: str) -> QdrantCollectionIndex:
+    def collection_index(self, tenant: str, name: str) -> QdrantCollectionIndex:
         """The search index of a collection, after trying to send Qdrant the writes that it lacks.
 
         Raises when that fails and the collection cannot be searched as it is.
         """
+        del tenant
         if self._is_dirty(name) and not (self._sending[name] and self._can_search(name)):
             self._sync_or_search_as_is(name)
         return QdrantCollectionIndex(
@@ -173,24 +177,15 @@ class QdrantCollectionIndexes:
                 self.columns[name] = wanted
                 self.mark_dirty([name])
 
-    def prepare_points(self, name: str, added: Sequence[PassageRow]) -> PreparedPoints:
-        """Always empty: points are built when they are sent."""
-        del name, added
-        return PreparedPoints((), {})
-
     def drop_collection(self, name: str) -> None:
         """Drop a collection that no longer exists."""
         self.columns.pop(name, None)
         self._collections.pop(name, None)
         self._dirty_counts.pop(name, None)
 
-    def apply_change(self, name: str, done: StoreChange, draft: PreparedPoints | None = None) -> bool:
-        """Send a committed change to Qdrant if it can be reached; otherwise `sync` sends it. Returns False."""
-        del draft
-        self._send_change(name, done)
-        return False
-
-    def _send_change(self, name: str, done: StoreChange) -> None:
+    def apply_change(self, tenant: str, name: str, done: StoreChange) -> None:
+        """Send a committed change to Qdrant if it can be reached; otherwise `sync` sends it."""
+        del tenant
         if self._server.timed_out:  # `sync` lets one caller at a time try a server that timed out
             self.mark_dirty([name])
             self.try_sync([name])
@@ -221,15 +216,6 @@ class QdrantCollectionIndexes:
         """Mark every collection dirty, so that `sync` checks its state: an earlier one may have been restored."""
         self._tenant_keys.clear()
         self.mark_dirty(self.columns)
-
-    def recover(self) -> None:
-        """Do nothing: missing writes are sent once the store is open."""
-
-    def add_columns(self, name: str, fields: set[str]) -> None:
-        """Do nothing: Qdrant has every field."""
-
-    def add_declared_columns(self) -> None:
-        """Do nothing: Qdrant has every field."""
 
     def flush(self) -> None:
         """Prune tombstones if no collection is dirty: what Qdrant has applied is durable."""
@@ -396,6 +382,8 @@ class QdrantOverSqlite(EmbeddedIndex):
     server = QdrantServer(QdrantOptions(place="qdrant://db"))
     index = await QdrantOverSqlite.open_with_server(Path(".contexture"), options, server)
     """
+
+    _for_server = True
 
     def __init__(self, folder: Path, options: EmbeddedOptions, server: QdrantServer) -> None:
         self._server = server

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.index.collection_registry import collection_columns
-from contexture.adapters.index.postgres.index import SNAPSHOT_TRANSACTION, LocalWrite, PostgresIndex
+from contexture.adapters.index.postgres.index import SNAPSHOT_TRANSACTION, PostgresIndex
 from contexture.adapters.index.postgres.record_store import WriteLogEntry
 from contexture.adapters.index.qdrant.client import QdrantServer
 from contexture.adapters.index.qdrant.collection_indexes import QdrantCollectionIndexes, open_checked
+from contexture.adapters.index.record_store import StoreChange
 from contexture.adapters.index.search_ports import SearchBackend
 from contexture.adapters.postgres.pool import PostgresPool, errors
 from contexture.errors import SourceTimeout
@@ -78,7 +79,7 @@ class QdrantOverPostgres(PostgresIndex):
         for _, collection in self._postgres_store.declarations_since(self._postgres_store.seq):
             self._qdrant.ensure_collection(collection.name, collection_columns(collection))
 
-    def _apply_writes(self, writes: Sequence[WriteLogEntry], seen: int, mine: LocalWrite | None) -> None:
+    def _apply_writes(self, writes: Sequence[WriteLogEntry], seen: int, mine: StoreChange | None) -> None:
         """Only mark the collections dirty: the writer sends its write to Qdrant, and a search checks that it did."""
         del seen, mine
         self._qdrant.mark_dirty({each.collection for each in writes})

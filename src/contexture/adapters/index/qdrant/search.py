@@ -69,13 +69,19 @@ class QdrantScopedView:
         box: QdrantCollection,
         boundary: AccessBoundary,
         stored: Callable[[Sequence[int]], Sequence[StoredVectors]],
+        weigh_terms: Callable[[Sequence[int]], TermWeights],
         unsent: UnsentLookup = lambda _: (),
     ) -> None:
         self._collection = box
         self._boundary = boundary
         self._read_vectors = stored
         self._find_unsent = unsent
+        self._weigh_terms = weigh_terms
         self._loaded: dict[int, StoredVectors | None] = {}
+
+    def weigh_terms(self, terms: Sequence[int]) -> TermWeights:
+        """BM25 weights of these terms over what the scope may read, whatever the filter."""
+        return self._weigh_terms(terms)
 
     def find_candidates(
         self, weights: TermWeights, vectors: Mapping[str, Vector], k: int

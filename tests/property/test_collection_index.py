@@ -1,8 +1,8 @@
-"""Promises of exact search over vectors in memory."""
+"""Promises of the exact search index of one partition: words, vectors, permissions and filters."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contexture.adapters.index import quantized_vectors, scanner
+from contexture.adapters.index import collection_index, postings, quantized_vectors
+from contexture.adapters.index.access_classes import ScopeAccess
 from contexture.adapters.index.append_array import AppendArray
-from contexture.adapters.index.codec import pack_vectors
-from contexture.adapters.index.filter_columns import FilterColumns
+from contexture.adapters.index.codec import PassageFacts, pack_vectors
+from contexture.adapters.index.collection_index import CollectionIndex, ScopedView
+from contexture.adapters.index.filter_columns import FilterColumns, filter_fields
 from contexture.adapters.index.filters import field_types, record_matches
+from contexture.adapters.index.postings import PostingList, Postings, WeightedList, find_best, score_positions
 from contexture.adapters.index.quantized_vectors import (
     QuantizedVectors,
     dot_products,
@@ -24,8 +27,7 @@ from contexture.adapters.index.quantized_vectors import (
     prefilter_by_signs,
     quantize,
 )
-from contexture.adapters.index.record_store import StoredVectors
-from contexture.adapters.index.scanner import VectorScanner
+from contexture.adapters.index.record_store import IndexedPassage, PassageRow
 from contexture.testing.index_records import COLLECTION, make_record, prepare_record
 from contexture.testing.strategies import filters, record_lists
 from contexture.types import Filter, Record
@@ -57,14 +59,35 @@ def collections(draw: st.DrawFn) -> list[tuple[int, int | None]]:
     return draw(st.lists(st.tuples(st.integers(1, 4), st.none() | st.integers(0, 30)), max_size=60))
 
 
-def scanner_of(rows: Sequence[tuple[int, int | None]]) -> VectorScanner:
-    """A scanner that holds these passages, with ids from 10 in steps of 3."""
-    found = VectorScanner({"v": SIZE}, None)
+def index_of(rows: Sequence[tuple[int, int | None]]) -> CollectionIndex:
+    """An index that holds these passages, with ids from 10 in steps of 3."""
+    found = CollectionIndex({"v": SIZE}, lambda _: iter(()), lambda _: {})
     found.fill(
-        StoredVectors(10 + 3 * at, access, packed(None if seed is None else unit(seed)), (f"r{at}", 0))
+        IndexedPassage(10 + 3 * at, access, b"", b"", packed(None if seed is None else unit(seed)))
         for at, (access, seed) in enumerate(rows)
     )
     return found
+
+
+def passage(pid: int, access: int, vector: np.ndarray, terms: Mapping[int, float] | None = None) -> PassageRow:
+    """A written passage."""
+    held = terms or {}
+    facts = PassageFacts(
+        start=0,
+        end=1,
+        sentences=(),
+        redactions=[],
+        tokens={},
+        simhash=0,
+        terms=np.array(list(held), np.uint32).tobytes(),
+        weights=np.array(list(held.values()), np.float32).tobytes(),
+    )
+    return PassageRow(pid, access, f"r{pid}", b"", "", "", 0, "", facts, packed(vector))
+
+
+def view_of(index: CollectionIndex, allowed: frozenset[int]) -> ScopedView:
+    """What a scope sees that may read these access classes."""
+    return index.scoped_view(ScopeAccess(allowed=allowed, readable=allowed, hidden=None), None)
 
 
 @settings(max_examples=80)
@@ -78,8 +101,8 @@ def test_a_scan_is_a_sort_of_what_may_be_seen(
     rows: list[tuple[int, int | None]], allowed: frozenset[int], removed: set[int], k: int
 ) -> None:
     """The best `k` by score and whatever ties with the last: no removed, hidden or vectorless passage among them."""
-    scanner = scanner_of(rows)
-    scanner.apply((), (), [10 + 3 * at for at in removed if at < len(rows)])
+    index = index_of(rows)
+    index.apply((), [10 + 3 * at for at in removed if at < len(rows)])
     asked = unit(99)
     scores = {
         10 + 3 * at: float(dot(unit(seed), asked))
@@ -88,7 +111,7 @@ def test_a_scan_is_a_sort_of_what_may_be_seen(
     }
     last = sorted(scores.values(), reverse=True)[k - 1] if len(scores) >= k else -np.inf
 
-    found = scanner.view(allowed, None).search_dense("v", asked, k)
+    found = view_of(index, allowed).search_dense("v", asked, k)
 
     assert {pid: score for pid, score in scores.items() if score >= last} == found
 
@@ -98,14 +121,14 @@ def test_a_scan_is_a_sort_of_what_may_be_seen(
 def test_a_removal_ends_what_was_cached_before_it(
     rows: list[tuple[int, int | None]], removed: set[int], k: int
 ) -> None:
-    """A view taken after a removal finds what a scanner finds that was never asked before."""
-    asked_before, never_asked = scanner_of(rows), scanner_of(rows)
+    """A view taken after a removal finds what an index finds that was never asked before."""
+    asked_before, never_asked = index_of(rows), index_of(rows)
     allowed, gone = frozenset({1, 2, 3, 4}), [10 + 3 * at for at in removed if at < len(rows)]
-    asked_before.view(allowed, None)
+    view_of(asked_before, allowed)
     for each in (asked_before, never_asked):
-        each.apply((), (), gone)
+        each.apply((), gone)
 
-    found, expected = (each.view(allowed, None).search_dense("v", unit(99), k) for each in (asked_before, never_asked))
+    found, expected = (view_of(each, allowed).search_dense("v", unit(99), k) for each in (asked_before, never_asked))
 
     assert expected == found
     assert len(rows) - len(gone) == len(asked_before)
@@ -123,8 +146,8 @@ def test_hidden_passages_leave_no_trace(
     rows: list[tuple[int, int | None]], hidden: list[tuple[int, int]], k: int
 ) -> None:
     """With passages of a class the scope may not read, every score is the same to the last bit."""
-    alone = scanner_of(rows).view(frozenset({1, 2, 3, 4}), None).search_dense("v", unit(99), k)
-    crowded = scanner_of([*rows, *hidden]).view(frozenset({1, 2, 3, 4}), None).search_dense("v", unit(99), k)
+    alone = view_of(index_of(rows), frozenset({1, 2, 3, 4})).search_dense("v", unit(99), k)
+    crowded = view_of(index_of([*rows, *hidden]), frozenset({1, 2, 3, 4})).search_dense("v", unit(99), k)
 
     assert alone == crowded
 
@@ -136,11 +159,11 @@ def test_hidden_passages_leave_no_trace_where_signs_choose(
 ) -> None:
     """Which passages are compared as bytes, and how many, depends on nothing the scope may not read."""
     with pytest.MonkeyPatch.context() as few:
-        few.setattr(scanner, "_FULL_SCAN_LIMIT", 10)
-        few.setattr(scanner, "_MIN_RESCORED", 5)
-        few.setattr(scanner, "_RESCORED_PER_RESULT", 1)
-        alone = scanner_of(rows).view(frozenset({1, 2, 3, 4}), None).search_dense("v", unit(99), k)
-        crowded = scanner_of([*rows, *hidden]).view(frozenset({1, 2, 3, 4}), None).search_dense("v", unit(99), k)
+        few.setattr(collection_index, "_FULL_SCAN_LIMIT", 10)
+        few.setattr(collection_index, "_MIN_RESCORED", 5)
+        few.setattr(collection_index, "_RESCORED_PER_RESULT", 1)
+        alone = view_of(index_of(rows), frozenset({1, 2, 3, 4})).search_dense("v", unit(99), k)
+        crowded = view_of(index_of([*rows, *hidden]), frozenset({1, 2, 3, 4})).search_dense("v", unit(99), k)
 
     assert alone == crowded
 
@@ -203,8 +226,8 @@ def test_a_helper_changes_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_many_blocks_are_searched_like_one() -> None:
     """The shortcut over blocks of scores finds what a full sort finds."""
-    scanner = scanner_of([(1, seed) for seed in range(1_000)])
-    look = scanner.view(frozenset({1}), None)
+    index = index_of([(1, seed) for seed in range(1_000)])
+    look = view_of(index, frozenset({1}))
     everything = look.search_dense("v", unit(99), 1_000)
 
     best = dict(sorted(everything.items(), key=lambda item: -item[1])[:5])
@@ -216,7 +239,7 @@ def test_many_blocks_are_searched_like_one() -> None:
 def test_single_products_are_those_of_the_sweep(seeds: list[int]) -> None:
     """Scores of chosen passages equal those of a scan; passages without a vector have none."""
     rows = [(1, None if seed % 5 == 0 else seed) for seed in seeds]
-    look = scanner_of(rows).view(frozenset({1}), None)
+    look = view_of(index_of(rows), frozenset({1}))
     every = look.search_dense("v", unit(3), len(rows) + 1)
 
     assert every == look.similarities("v", unit(3), [10 + 3 * at for at in range(len(rows))] + [1_000_000])
@@ -231,18 +254,11 @@ def test_products_of_nothing_are_nothing() -> None:
 
 def test_a_look_does_not_see_what_is_written_later() -> None:
     """A search that is under way answers from the moment it began."""
-    scanner = scanner_of([(1, 1)])
-    look = scanner.view(frozenset({1}), None)
-    scanner.apply([StoredVectors(40, 1, packed(unit(2)), ("late", 0))], (), ())
+    index = index_of([(1, 1)])
+    look = view_of(index, frozenset({1}))
+    index.apply([passage(40, 1, unit(2))], ())
 
     assert [10] == list(look.search_dense("v", unit(1), 9)) == list(look.similarities("v", unit(1), [10, 40]))
-
-
-def test_places_are_known_as_far_as_the_look_goes() -> None:
-    """Record id and ordinal come from memory; a passage from after the look has none yet."""
-    look = scanner_of([(1, 1), (1, None)]).view(frozenset({1}), None)
-
-    assert {13: ("r1", 0), 10: ("r0", 0), 99: ("", 0)} == look.passage_keys([13, 10, 99])
 
 
 def test_the_zero_vector_is_far_from_everything() -> None:
@@ -264,19 +280,20 @@ def test_growing_arrays_keep_what_was_appended(parts: list[list[int]]) -> None:
     assert all(view.tolist() == then for view, then in views)
 
 
-@settings(max_examples=300)
-@given(where=filters(), kept=record_lists(), cut=st.integers(0, 12))
-def test_columns_say_what_the_filter_says(where: Filter, kept: list[Record], cut: int) -> None:
-    """Testing a filter on all records at once equals testing it on each, also while more are being added."""
+@settings(max_examples=200)
+@given(where=filters(), kept=record_lists(), cut=st.integers(0, 12), some=st.sets(st.integers(0, 11)))
+def test_columns_say_what_the_filter_says(where: Filter, kept: list[Record], cut: int, some: set[int]) -> None:
+    """A filter on all records at once, or on some, equals a test of each, also while more are being added."""
     columns = FilterColumns(FIELDS)
     columns.append(kept[:cut])
     columns.append(kept[cut:])
     seen = min(cut, len(kept))
+    passing = [record_matches(where, record, FIELDS) for record in kept]
+    at = np.array(sorted(number for number in some if number < len(kept)), np.int32)
 
-    assert [record_matches(where, record, FIELDS) for record in kept[:seen]] == columns.filter_mask(
-        where, seen
-    ).tolist()
-    assert [record_matches(where, record, FIELDS) for record in kept] == columns.filter_mask(where, len(kept)).tolist()
+    assert passing[:seen] == columns.filter_mask(where, slice(seen)).tolist()
+    assert passing == columns.filter_mask(where, slice(len(kept))).tolist()
+    assert [passing[number] for number in at] == columns.filter_mask(where, at).tolist()
 
 
 @settings(max_examples=100)
@@ -284,10 +301,126 @@ def test_columns_say_what_the_filter_says(where: Filter, kept: list[Record], cut
 def test_columns_are_made_when_a_filter_names_them(where: Filter, kept: list[Record]) -> None:
     """Fields added one after the other answer like those that were there from the start."""
     columns = FilterColumns({})
-    for name in sorted(columns.missing_columns(where)):
+    for name in sorted(filter_fields(where)):
         further = FilterColumns({name: FIELDS[name]})
         further.append(kept)
         columns = columns.merge(further)
 
-    assert not columns.missing_columns(where)
-    assert [record_matches(where, record, FIELDS) for record in kept] == columns.filter_mask(where, len(kept)).tolist()
+    assert [record_matches(where, record, FIELDS) for record in kept] == columns.filter_mask(
+        where, slice(len(kept))
+    ).tolist()
+
+
+# --- words ---
+
+TERMS = st.lists(st.dictionaries(st.integers(0, 6), st.integers(1, 1_023), max_size=5), max_size=40)
+
+
+def lists_of(held: Postings, weights: Mapping[int, int], before: int) -> list[WeightedList]:
+    """The posting lists of a query."""
+    return [WeightedList(weight, held.view.find(term, before)) for term, weight in weights.items()]
+
+
+@settings(max_examples=150)
+@given(
+    passages=TERMS,
+    weights=st.dictionaries(st.integers(0, 7), st.integers(1, 4_000), min_size=1),
+    visible=st.sets(st.integers(0, 39)),
+    k=st.integers(1, 6),
+    merged=st.booleans(),
+)
+def test_words_are_a_sort_of_whole_sums(
+    passages: list[dict[int, int]], weights: dict[int, int], visible: set[int], k: int, *, merged: bool
+) -> None:
+    """The best `k` sums in the mask and all that tie with the last, whatever is sorted, merged or left unread."""
+    size = len(passages)
+    sums = {
+        at: sum(weights.get(term, 0) * value for term, value in terms.items())
+        for at, terms in enumerate(passages)
+        if at in visible
+    }
+    sums = {at: total for at, total in sums.items() if total}
+    last = sorted(sums.values(), reverse=True)[k - 1] if len(sums) >= k else 0
+    held = Postings()
+    with pytest.MonkeyPatch.context() as small:
+        for name, value in {"_MAX_TAIL": 6, "_MAX_MERGED": 40, "_MERGE_BLOCK": 4, "_MIN_PRUNED": 0}.items():
+            small.setattr(postings, name, value)
+        for at, terms in enumerate(passages):
+            keys = np.array(list(terms), np.uint32)
+            held.append(keys, np.full(len(keys), at, np.int32), np.array(list(terms.values()), np.uint16))
+            held.settle()
+        if merged:
+            held.merge()
+        mask = np.array([at in visible for at in range(size)], np.bool_)
+        lists = lists_of(held, weights, size)
+        found, scores = find_best(lists, mask, size, k)
+        few = np.flatnonzero(mask).astype(np.int32)
+
+        assert {at: total for at, total in sums.items() if total >= last} == dict(
+            zip(found.tolist(), scores.tolist(), strict=True)
+        )
+        assert [sums.get(at, 0) for at in few.tolist()] == score_positions(lists, few).tolist()
+
+
+@given(passages=TERMS, keys=st.sets(st.integers(0, 7)), before=st.integers(0, 41), limit=st.integers(0, 41))
+def test_positions_of_several_keys_are_the_union_of_their_lists(
+    passages: list[dict[int, int]], keys: set[int], before: int, limit: int
+) -> None:
+    """In ascending order and below a bound; too many are not read at all."""
+    held = Postings()
+    for at, terms in enumerate(passages):
+        key = np.array(list(terms)[:1], np.uint32)
+        held.append(key, np.full(len(key), at, np.int32), np.ones(len(key), np.uint16))
+        if at == len(passages) // 2:
+            held.seal()
+    expected = [at for at, terms in enumerate(passages) if set(list(terms)[:1]) & keys]
+    found = held.view.find_positions(keys, before, limit)
+
+    assert (found is None) == (len(expected) > limit)
+    assert found is None or [at for at in expected if at < before] == found.tolist()
+
+
+def test_a_posting_list_ends_where_the_view_ends() -> None:
+    """What is written after a view was taken is not in the lists it reads."""
+    held = Postings()
+    held.append(np.array([7, 7], np.uint32), np.array([0, 1], np.int32), np.array([3, 4], np.uint16))
+    held.seal()
+    held.append(np.array([7], np.uint32), np.array([2], np.int32), np.array([5], np.uint16))
+
+    found: list[PostingList] = [held.view.find(7, before) for before in (1, 2, 3)]
+
+    assert [[3], [3, 4], [3, 4, 5]] == [each.values.tolist() for each in found]
+
+
+# --- cost ---
+
+
+def test_a_reader_of_little_is_compared_with_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among 5,000 passages of others, one vector is multiplied and one position scored, after any number of writes."""
+    work: list[int] = []
+    products, scored = collection_index.dot_products, collection_index.score_positions
+    monkeypatch.setattr(
+        collection_index, "dot_products", lambda view, *rest: work.append(len(view.slots)) or products(view, *rest)
+    )
+    monkeypatch.setattr(
+        collection_index, "score_positions", lambda lists, at: work.append(len(at)) or scored(lists, at)
+    )
+    index = index_of([(2, 1)] * 2_500)
+    index.apply([passage(100_000, 1, unit(1), {7: 1.0})], ())
+    index.apply([passage(200_000 + at, 3, unit(2), {7: 1.0}) for at in range(2_500)], ())
+    view = view_of(index, frozenset({1}))
+    weights = view.weigh_terms([7]).terms
+
+    assert [100_000] == list(view.search_dense("v", unit(1), 5)) == list(view.search_lexical(weights, 5))
+    assert work
+    assert {1} == set(work)
+
+
+def test_changes_that_were_loaded_already_are_left_out() -> None:
+    """A write that was committed before an index was read, and is applied after, changes nothing."""
+    index = index_of([(1, 1), (1, 2)])
+    index.apply([passage(13, 1, unit(2)), passage(16, 1, unit(3))], [10, 10])
+    index.apply((), [10])
+
+    assert ([10, 13, 16], 1) == (index.pids.tolist(), index.removed)
+    assert {13, 16} == set(view_of(index, frozenset({1})).search_dense("v", unit(1), 5))
