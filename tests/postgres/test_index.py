@@ -88,7 +88,7 @@ async def test_parts_that_are_filled_anew_while_following_take_nothing_twice(
     first = record_ids(await other.search(ANNA, make_query(vector=EAST, k=1)))
     await one.delete(ANNA, NAME, ["best"])
     then = [record_ids(await each.search(ANNA, make_query(vector=EAST, k=1))) for each in (one, other)]
-    slots = len(other._search_backend.collection_index(NAME).scanner or ())
+    slots = len(other._search_backend.collection_index(ANNA.tenant, NAME))
 
     assert ["best"] == first
     assert [["next"], ["next"]] == then
@@ -108,14 +108,14 @@ async def test_a_part_filled_anew_by_ones_own_write_does_not_take_a_later_one_tw
         await one.upsert(ANNA, NAME, herd)
     catch_up = one._catch_up
 
-    def late(mine: postgres_index.LocalWrite | None = None) -> None:
+    def late(mine: postgres_index.StoreChange | None = None) -> None:
         if mine is not None:
             other._upsert(ANNA, NAME, [prepare_record(make_record("late"), vector=EAST)])
         catch_up(mine)
 
     monkeypatch.setattr(one, "_catch_up", late)
     await one.upsert(ANNA, NAME, herd)
-    slots = len(one._search_backend.collection_index(NAME).scanner or ())
+    slots = len(one._search_backend.collection_index(ANNA.tenant, NAME))
 
     assert len(herd) + 1 == slots
 
@@ -300,7 +300,7 @@ async def test_the_parts_of_a_process_can_be_lost(url: str, new_folder: Callable
     answers: list[list[str]] = []
     for step in ("write", "reopen", "lose", "reopen"):
         if step == "lose":
-            shutil.rmtree(folder / "0" / "index")
+            shutil.rmtree(folder / "0")
         index = await PostgresIndex.open(url, folder, OPTIONS)
         if step == "write":
             await index.create(ANNA, COLLECTION)
