@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchmarks.corpus import SCOPE, Owned, questions, records, warm_up
-from benchmarks.store import Clean, Models, Pay, opened, searcher
+from benchmarks.store import MODEL, Clean, Models, Pay, opened, searcher
 from benchmarks.timing import Numbers, Progress, clocked, each, summary
 
 from contexture.adapters.index.embedded import EmbeddedIndex
@@ -19,7 +19,6 @@ from contexture.news.articles import ARTICLES, Article, NewsQuestion, article_to
 from contexture.news.store import NewsStore
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import EnsuredCollection, Preparer
-from contexture.wiring._core import COUNTED_ENCODINGS
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 """The clock of every measurement."""
@@ -127,5 +126,5 @@ def _article(owned: Owned) -> Article:
 
 
 def _preparer(encoders: Encoders) -> Preparer:
-    counters = [counter_for(name) for name in COUNTED_ENCODINGS]
+    counters = [counter_for(MODEL)]
     return Preparer(encoders=encoders, counters=counters, redactor=Clean(default_redactor().rules))

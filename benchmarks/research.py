@@ -28,7 +28,7 @@ from contexture.pages.values import Document
 from contexture.pages.visual import VisualPages
 from contexture.retrieval.prepare import Preparer
 from contexture.text.language import detect_language
-from contexture.wiring._core import COUNTED_ENCODINGS, SystemClock
+from contexture.wiring._core import SystemClock
 
 PAGES = 50_000
 """Pages of the largest store."""
@@ -130,7 +130,7 @@ async def _metadata(builder: ResearchContextBuilder, asked: int) -> Numbers:
 
 def _store(index: EmbeddedIndex, models: Models, pay: Pay, folder: Path) -> PageStore:
     encoders, rules = models.encoders(pay), default_redactor().rules
-    counters = [counter_for(name) for name in COUNTED_ENCODINGS]
+    counters = [counter_for(MODEL)]
     return PageStore(
         index=index,
         preparer=Preparer(encoders=encoders, counters=counters, redactor=Clean(rules)),

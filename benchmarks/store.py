@@ -24,7 +24,7 @@ from contexture.retrieval.prepare import EnsuredCollection, Preparer
 from contexture.retrieval.search import HybridSearch, ResultCache
 from contexture.types import Collection, PreparedRecord, Scope, Span
 from contexture.wiring import plugins
-from contexture.wiring._core import COUNTED_ENCODINGS, SystemClock
+from contexture.wiring._core import SystemClock
 
 NAME = "documents"
 MODEL = "gpt-4o"
@@ -81,7 +81,7 @@ class Writer:
         self._index = index
         self._preparer = Preparer(
             encoders=models.encoders(),
-            counters=[counter_for(name) for name in COUNTED_ENCODINGS],
+            counters=[counter_for(MODEL)],
             redactor=Clean(default_redactor().rules),
         )
         self._made = EnsuredCollection(index, Collection(name=NAME, fields=FIELDS))

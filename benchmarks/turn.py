@@ -24,7 +24,6 @@ from contexture.ports import MemoryService
 from contexture.retrieval.prepare import Preparer
 from contexture.testing.doubles import FixedClock, ScriptedMemory
 from contexture.types import Message
-from contexture.wiring._core import COUNTED_ENCODINGS
 
 TOKENS = 4_096
 TURNS = 40
@@ -121,7 +120,7 @@ async def filled_with_memories(index: IndexedStore, models: Models, size: int, p
 
 def _memory(index: IndexedStore, models: Models, pay: Pay) -> LocalMemory:
     encoders = models.encoders(pay)
-    counters = [counter_for(name) for name in COUNTED_ENCODINGS]
+    counters = [counter_for(MODEL)]
     return LocalMemory(
         index=index,
         preparer=Preparer(encoders=encoders, counters=counters, redactor=Clean(default_redactor().rules)),

@@ -26,7 +26,6 @@ from contexture.retrieval.prepare import Preparer
 from contexture.service.server import SWITCH_SECONDS
 from contexture.testing.doubles import NOON, FixedClock
 from contexture.types import Record
-from contexture.wiring._core import COUNTED_ENCODINGS
 from contexture.workspace import Block, BlockType
 
 TOKENS = 4_000
@@ -114,7 +113,7 @@ async def _write_always(workspace: Workspace, first: int) -> None:
 
 
 def _preparer(models: Models) -> Preparer:
-    counters = [counter_for(name) for name in COUNTED_ENCODINGS]
+    counters = [counter_for(MODEL)]
     return Preparer(encoders=models.encoders(), counters=counters, redactor=Clean(default_redactor().rules))
 
 
