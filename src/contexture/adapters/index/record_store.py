@@ -155,11 +155,6 @@ class SqliteRecordStore:
         found = self._connection().execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return found[0] if found else None
 
-    def set_meta(self, key: str, value: str) -> None:
-        """Store a setting of the store itself."""
-        with self._write_transaction() as db:
-            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
-
     def list_declarations(self) -> list[Declaration]:
         """Every collection of every tenant."""
         rows = self._connection().execute("SELECT tenant, name, fields FROM declared ORDER BY tenant, name").fetchall()

@@ -28,14 +28,6 @@ class ReplaySource(Protocol):
         """Whether the store was once in this state, and every write since then can be replayed."""
         ...
 
-    def meta(self, key: str) -> str | None:
-        """Stored state of the search indexes; None when it is not set."""
-        ...
-
-    def set_meta(self, key: str, value: str) -> None:
-        """Store state of the search indexes."""
-        ...
-
     def declared_columns(self) -> dict[str, dict[str, FieldType]]:
         """By collection, the columns (`column_name`) of every field that some tenant has declared."""
         ...
