@@ -170,9 +170,10 @@ def _touch_session(db: sqlite3.Connection, key: tuple[str, str, str]) -> int:
     """Row of a session, created if missing, and marked as last written."""
     row: int = db.execute(
         "INSERT INTO sessions (tenant, user, id, touched) "
-        "VALUES (?1, ?2, ?3, (SELECT coalesce(max(touched), 0) + 1 FROM sessions WHERE tenant = ?1 AND user = ?2)) "
+        "VALUES (:tenant, :user, :id, "
+        "(SELECT coalesce(max(touched), 0) + 1 FROM sessions WHERE tenant = :tenant AND user = :user)) "
         "ON CONFLICT (tenant, user, id) DO UPDATE SET touched = excluded.touched RETURNING row",
-        key,
+        dict(zip(("tenant", "user", "id"), key, strict=True)),
     ).fetchone()[0]
     return row
 

@@ -1,27 +1,29 @@
-"""Translation of SQLite statements to PostgreSQL's dialect.
+"""Statements of the small stores, written once for SQLite, in PostgreSQL's dialect.
 
-The small stores have one set of statements for both databases. This module translates the differences; everything else
-in their statements is valid in both.
+SQLGlot parses and writes them; this module translates what has no counterpart, on the parsed statement.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from functools import lru_cache
+from typing import NamedTuple
 
-_DEPTH_FIRST_WALK = re.compile(r"ORDER BY 2 DESC, 3, 4\s+LIMIT :limit\s+\)")
-_REPLACEMENTS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\bINDEXED BY \w+"), ""),
-    (re.compile(r"\bCROSS JOIN\b"), "JOIN"),
-    (re.compile(r"(?<![:\w\"])user\b"), '"user"'),
-    (re.compile(r"\bjson_each\(:rows\)"), "numbers_in(:rows)"),
-    (re.compile(r"\bjson_each\("), "texts_in("),
-    (re.compile(r"%"), "%%"),
-    (re.compile(r"\?(\d)"), r"%(p\1)s"),
-    (re.compile(r"\?"), "%s"),
-    (re.compile(r"(?<![:\w]):(\w+)"), r"%(\1)s"),
-)
+try:
+    from sqlglot import exp, parse_one
+    from sqlglot.dialects.postgres import Postgres
+    from sqlglot.dialects.sqlite import SQLite
+except ImportError as missing:
+    raise ImportError('a store in PostgreSQL needs sqlglot: pip install "contexture-ai[postgres]"') from missing
+
+_NUMBERS = "rows"  # the name of the only JSON list that holds numbers
+
+
+class _Statements(SQLite):
+    """SQLite's dialect; no statement orders by a column with NULL, so none needs to say where NULL comes."""
+
+    NULL_ORDERING = Postgres.NULL_ORDERING
+
 
 JSON_FUNCTIONS = """
     CREATE FUNCTION texts_in(list TEXT) RETURNS TABLE (key BIGINT, value TEXT) LANGUAGE SQL IMMUTABLE AS
@@ -32,26 +34,68 @@ JSON_FUNCTIONS = """
 """Functions that replace `json_each`: the items of a JSON list with their positions."""
 
 
-@lru_cache(maxsize=512)
-def translate_statement(statement: str) -> bytes:
-    """The SQLite statement in PostgreSQL's dialect; `?` is positional, `?1` and `:name` are named."""
-    found = statement
-    if _DEPTH_FIRST_WALK.search(found):
-        # SQLite takes the deepest row from its queue first; PostgreSQL sorts depth-first after the walk.
-        walked = _DEPTH_FIRST_WALK.sub(") SEARCH DEPTH FIRST BY position, id SET path", found)
-        found = f"{walked} ORDER BY below.path LIMIT :limit"
-    for pattern, replacement in _REPLACEMENTS:
-        found = pattern.sub(replacement, found)
-    return found.encode()
+class TranslatedStatement(NamedTuple):
+    """A statement for the driver, and its parameters that are JSON lists: names, or positions from 0."""
+
+    text: bytes
+    lists: frozenset[str | int]
 
 
-@lru_cache(maxsize=512)
-def find_json_lists(statement: str) -> frozenset[str | int]:
-    """Parameters of a statement that are JSON lists: names, or positions from 0."""
-    places = list(re.finditer(r"\?", statement))
-    named = {found[1] for found in re.finditer(r"json_each\(:(\w+)\)", statement)}
-    placed = {at for at, found in enumerate(places) if statement[: found.start()].endswith("json_each(")}
-    return frozenset(named | placed)
+@lru_cache(maxsize=1_024)
+def translate_statement(statement: str) -> TranslatedStatement:
+    """The SQLite statement in PostgreSQL's dialect; `?` is positional and `:name` is named."""
+    tree = parse_one(statement, dialect=_Statements)
+    lists = _rename_json_lists(tree)
+    for node in list(tree.walk()):
+        _translate_node(node)
+    return TranslatedStatement(tree.sql(Postgres).encode(), lists)
+
+
+def _rename_json_lists(tree: exp.Expr) -> frozenset[str | int]:
+    """Replace `json_each`; returns the parameters that it takes."""
+    placed = [each for each in tree.find_all(exp.Placeholder, bfs=False) if not each.this]
+    lists: set[str | int] = set()
+    for call in tree.find_all(exp.Anonymous):
+        if call.name.lower() == "json_each":
+            given = call.expressions[0]
+            named: str = given.this if isinstance(given, exp.Placeholder) and given.this else ""
+            lists.add(named or next(at for at, each in enumerate(placed) if each is given))
+            call.set("this", "numbers_in" if named == _NUMBERS else "texts_in")
+    return frozenset(lists)
+
+
+def _translate_node(node: exp.Expr) -> None:
+    match node:
+        case exp.Identifier():
+            if node.name == "user":  # a keyword
+                node.set("quoted", True)
+        case exp.Literal():
+            node.set("this", node.name.replace("%", "%%"))  # the driver takes a single one for a parameter
+        case exp.Mod():
+            node.replace(exp.Anonymous(this="MOD", expressions=[node.this, node.expression]))
+        case exp.Join():
+            if node.args.get("on") is not None:
+                node.set("kind", None)  # SQLite's way to fix the order of a join
+        case exp.Table():
+            node.set("indexed", None)
+        case exp.With():
+            _order_walk_at_end(node)
+        case _:
+            pass
+
+
+def _order_walk_at_end(node: exp.With) -> None:
+    """Sort a walk through a tree depth first after it: SQLite takes the deepest row from its queue first instead."""
+    for table in node.expressions:
+        walk, statement = table.this, node.parent
+        if statement is not None and isinstance(walk, exp.Union) and walk.args.get("order") and walk.args.get("limit"):
+            limit = walk.args["limit"]
+            walk.set("order", None)
+            walk.set("limit", None)
+            by, path = exp.var("position, id"), exp.to_identifier("path")
+            node.set("search", exp.RecursiveWithSearch(kind="DEPTH", this=by, expression=path))
+            statement.set("order", exp.Order(expressions=[exp.column("path", table=table.alias)]))
+            statement.set("limit", limit)
 
 
 def escape_json_list(listed: str) -> str:

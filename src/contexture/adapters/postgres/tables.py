@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
 from contexture.adapters.postgres.dialect import (
+    TranslatedStatement,
     escape_json_list,
     escape_nul,
-    find_json_lists,
     translate_statement,
     unescape_nul,
 )
@@ -81,16 +81,16 @@ class SqliteDialectConnection:
 
     def execute(self, statement: str, given: Parameters = ()) -> SqliteDialectCursor:
         """Run one statement."""
-        return SqliteDialectCursor(
-            self._connection.execute(translate_statement(statement), _convert_parameters(statement, given))
-        )
+        translated = translate_statement(statement)
+        return SqliteDialectCursor(self._connection.execute(translated.text, _convert_parameters(translated, given)))
 
     def executemany(self, statement: str, rows: Iterable[Parameters]) -> None:
         """Run one statement for each row."""
-        every = [_convert_parameters(statement, row) for row in rows]
+        translated = translate_statement(statement)
+        every = [_convert_parameters(translated, row) for row in rows]
         if every:
             with self._connection.cursor() as cursor:
-                cursor.executemany(translate_statement(statement), every)
+                cursor.executemany(translated.text, every)
 
 
 class SqliteDialectCursor:
@@ -112,13 +112,11 @@ class SqliteDialectCursor:
         return None if row is None else _unescape_row(row)
 
 
-def _convert_parameters(statement: str, given: Parameters) -> Parameters:
-    """Parameters for PostgreSQL; numbered ones (`?1`) become named ones (`p1`)."""
-    lists = find_json_lists(statement)
+def _convert_parameters(statement: TranslatedStatement, given: Parameters) -> Parameters:
+    """Parameters for PostgreSQL."""
     if isinstance(given, Mapping):
-        return {name: _convert_value(value, listed=name in lists) for name, value in given.items()}
-    values = [_convert_value(value, listed=at in lists) for at, value in enumerate(given)]
-    return {f"p{at}": value for at, value in enumerate(values, 1)} if "?1" in statement else values
+        return {name: _convert_value(value, listed=name in statement.lists) for name, value in given.items()}
+    return [_convert_value(value, listed=at in statement.lists) for at, value in enumerate(given)]
 
 
 def _convert_value(value: Any, *, listed: bool) -> Any:
