@@ -102,7 +102,7 @@ class PostgresRecordStore:
     def passages_between(self, seq: int, until: int, tenant: str, collection: str) -> list[PassageRow]:
         """Passages of a partition written after `seq`, up to and including `until`, that still exist."""
         rows = self._fetch_all(
-            f"SELECT {_PASSAGE_COLUMNS}, v.data FROM passages p "  # noqa: S608 - fixed
+            f"SELECT {_PASSAGE_COLUMNS}, v.data FROM passages p "
             "JOIN records r USING (record) JOIN vectors v USING (pid) "
             "WHERE p.collection = %s AND r.tenant = %s AND p.seq > %s AND p.seq <= %s ORDER BY p.seq, p.pid",
             (collection, encode_text(tenant), seq, until),
@@ -180,7 +180,7 @@ class PostgresRecordStore:
     def iter_partition(self, collection: str, tenant: str) -> Iterator[IndexedPassage]:
         """Every passage of a tenant's part of a collection, in order of passage id."""
         query = (
-            "SELECT p.seq, p.pid, r.class, p.facts, v.data FROM passages p JOIN records r USING (record) "  # noqa: S608 - fixed
+            "SELECT p.seq, p.pid, r.class, p.facts, v.data FROM passages p JOIN records r USING (record) "
             f"JOIN vectors v USING (pid) WHERE r.tenant = %s AND {_NEXT_PAGE}"
         )
         for _, pid, access, facts, vectors in self._fetch_pages(query, collection, 0, encode_text(tenant)):
@@ -190,13 +190,13 @@ class PostgresRecordStore:
 
     def load_passages(self, pids: Sequence[int]) -> list[PassageRow]:
         """Passages by id; removed ones are left out."""
-        query = f"SELECT {_PASSAGE_COLUMNS} FROM passages p JOIN records r USING (record) WHERE p.pid = ANY(%s)"  # noqa: S608 - fixed
+        query = f"SELECT {_PASSAGE_COLUMNS} FROM passages p JOIN records r USING (record) WHERE p.pid = ANY(%s)"
         return [_to_passage_row(columns) for columns in self._fetch_all(query, (list(pids),))]
 
     def passages_since(self, seq: int, collection: str) -> Iterator[PassageRow]:
         """Every passage of a collection written after `seq`, oldest first, with its vectors."""
         query = (
-            f"SELECT p.seq, {_PASSAGE_COLUMNS}, v.data FROM passages p JOIN records r USING (record) "  # noqa: S608 - fixed
+            f"SELECT p.seq, {_PASSAGE_COLUMNS}, v.data FROM passages p JOIN records r USING (record) "
             f"JOIN vectors v USING (pid) WHERE {_NEXT_PAGE}"
         )
         for columns in self._fetch_pages(query, collection, seq):
@@ -214,7 +214,7 @@ class PostgresRecordStore:
     def iter_headers(self, collection: str, tenant: str, after: int) -> Iterator[tuple[int, Record]]:
         """Passage id and record, without its text, of every passage of a partition above an id, in order of its id."""
         query = (
-            "SELECT p.seq, p.pid, r.id, r.header FROM passages p JOIN records r USING (record) "  # noqa: S608 - fixed
+            "SELECT p.seq, p.pid, r.id, r.header FROM passages p JOIN records r USING (record) "
             f"WHERE p.pid > %s AND r.tenant = %s AND {_NEXT_PAGE}"
         )
         for _, pid, id_, header in self._fetch_pages(query, collection, 0, after, encode_text(tenant)):
