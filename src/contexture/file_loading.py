@@ -61,8 +61,8 @@ class LoadableEngine(LoadTarget, Protocol):
 class FileLoader:
     """Loads files and folders for a scope.
 
-    Records and pages of large loads are found by words at once, and by their vectors when `load` returns. `fields` are
-    payload fields of records that filters may use. With `again`, what has not changed is written as well.
+    Records, pages and articles of large loads are found by words at once, and by their vectors when `load` returns.
+    `fields` are payload fields of records that filters may use. With `again`, what has not changed is written as well.
     """
 
     engine: LoadableEngine
@@ -106,8 +106,7 @@ class FileLoader:
         await self._require_permission(settings.collection, len(paths))
         endings: Some[str] = page_extensions(everything=all_pages)
         page_files = document_files(paths, endings)
-        if engine.backfill is not None:
-            engine.backfill.defer()
+        self._defer_vectors()
         report = await load_records(
             engine,
             paths,
@@ -121,8 +120,7 @@ class FileLoader:
         )
         if page_files:
             report = merge_reports(await self.load_pages(page_files, readers), report)
-        if engine.backfill is not None:
-            await engine.backfill.finish(self.progress and partial(self.progress, "embedding passages"))
+        await self._embed_rest()
         return report
 
     async def load_pages(self, files: Sequence[FoundFile], readers: tuple[str, ...]) -> DocumentsReport:
@@ -139,6 +137,7 @@ class FileLoader:
     async def _load_articles(self, paths: Sequence[Path], urls: Sequence[str], readers: tuple[str, ...]) -> LoadReport:
         engine, now = self.engine, self.engine.clock.now()
         await self._require_permission(ARTICLES.name, len(paths) + len(urls))
+        self._defer_vectors()
         report = await load_articles(
             ArticleWriter(engine.news, self.scope, now),
             ArticleFileReader(
@@ -155,6 +154,7 @@ class FileLoader:
         )
         if report.added >= OPTIMIZE_THRESHOLD:
             await engine.index.optimize()
+        await self._embed_rest()
         return report
 
     async def _load_memories(self, paths: Sequence[Path], readers: tuple[str, ...]) -> LoadReport:
@@ -168,6 +168,14 @@ class FileLoader:
             universe=settings.memory_universe,
             progress=self.progress,
         )
+
+    def _defer_vectors(self) -> None:
+        if self.engine.backfill is not None:
+            self.engine.backfill.defer()
+
+    async def _embed_rest(self) -> None:
+        if self.engine.backfill is not None:
+            await self.engine.backfill.finish(self.progress and partial(self.progress, "embedding passages"))
 
     async def _require_permission(self, collection: str, count: int) -> None:
         await require_permission(self.engine.policy, self.scope, "ingest", {"collection": collection, "records": count})

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 from contexture import Contexture, Settings
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.documents import Page
+from contexture.file_loading import FileLoader
 from contexture.ledger import Trace
+from contexture.news.articles import Article, FoundArticle, NewsQuestion
 from contexture.pages.values import Document
 from contexture.ports import VectorBacklog
 from contexture.retrieval.compute_thread import RequestsInProgress
@@ -118,6 +123,109 @@ def document() -> Document:
     return Document(
         doc_id="d", filename="pumps.pdf", extension="pdf", source_path="pumps.pdf", timestamp=NOON, pages=tuple(pages)
     )
+
+
+def articles(*, readers: tuple[str, ...] = (PUBLIC,), name: str = "a") -> list[Article]:
+    """Articles about a strike, some copies of another, one without a date, and one of several passages."""
+    made = [
+        Article(
+            article_id=f"{name}{at:03d}",
+            title=f"Strike at port {at}",
+            text=f"The dockers of port number {at} {'walk out and ' * (at % 2)}want more money.",
+            published=NOON - timedelta(hours=at + 1),
+            readers=readers,
+        )
+        for at in range(MANY)
+    ]
+    copies = [replace(made[4], article_id=f"{name}copy{at}") for at in range(3)]
+    long = replace(made[7], article_id=f"{name}long", text="Crews of ship 7 are on strike in their harbour. " * 40)
+    return [*made, *copies, long, replace(long, article_id=f"{name}undated", text="A museum opens.", published=None)]
+
+
+async def list_newest(ctx: Contexture, scope: Scope, k: int, since: timedelta | None = None) -> Sequence[FoundArticle]:
+    """The newest articles, without any loss."""
+    trace = Trace()
+    asked = NewsQuestion(text="latest news", since=None if since is None else NOON - since)
+    found = await ctx.news.find(scope, asked, k=k, rerank=True, trace=trace)
+    assert () == trace.finish(()).degradations
+    return found
+
+
+async def test_articles_are_found_by_words_and_by_age_before_they_have_vectors(new_folder: Callable[[], Path]) -> None:
+    """Lists of the newest are complete with no, some and all vectors, and an answer says what it may have missed."""
+    async with engine(new_folder()) as ctx:
+        await ctx.news.add(ANNA, articles(), now=NOON)
+        waiting = await ctx.count_unembedded("articles", scope=ANNA)
+        command = await ctx.build_command({"raw_command": "/ask port number 7"}, scope=ANNA)
+        assert ctx.backfill is not None
+        listed: list[list[Sequence[FoundArticle]]] = []
+        for embed in (None, ctx.backfill.step, ctx.embed_rest):
+            if embed is not None:
+                await embed()
+            many = timedelta(hours=20)
+            listed.append([await list_newest(ctx, ANNA, 9), await list_newest(ctx, ANNA, 50, many)])
+
+        assert MANY < waiting
+        assert "a007" in [each.article_id for each in command.retrieval.docs]
+        assert [f"{waiting} passages are found by words only until their vectors are computed"] == [
+            each.reason for each in command.ledger.degradations if each.source == "vectors"
+        ]
+        newest = [each.article.article_id for each in listed[0][0]]
+        assert ["a000", "a001", "a002", "a003"] == newest[:4]
+        assert "aundated" == listed[0][1][-1].article.article_id
+        assert {len(each.candidates) for each in listed[0][0]} > {1}
+        assert listed[2] == listed[1] == listed[0]
+        after = await ctx.build_command({"raw_command": "/ask port number 7"}, scope=ANNA)
+        assert "vectors" not in [each.source for each in after.ledger.degradations]
+
+
+async def test_hidden_articles_without_vectors_change_no_list(new_folder: Callable[[], Path]) -> None:
+    """Neither which articles are listed nor what is said about them."""
+    async with engine(new_folder()) as ctx:
+        await ctx.news.add(EVE, articles(name="e")[:20], now=NOON)
+        before = await list_newest(ctx, EVE, 9)
+        await ctx.news.add(ANNA, articles(readers=("user:anna",)), now=NOON)
+
+        assert before == await list_newest(ctx, EVE, 9)
+        assert 0 == await ctx.count_unembedded("articles", scope=EVE)
+        assert before != await list_newest(ctx, ANNA, 9)
+
+
+async def test_an_erased_article_leaves_the_backlog(new_folder: Callable[[], Path]) -> None:
+    """Nothing of it is embedded any more."""
+    english = RecordedEmbedder(16, "hash-en")
+    async with engine(new_folder(), english) as ctx:
+        await ctx.news.add(ANNA, articles(), now=NOON)
+        waiting = await ctx.count_unembedded("articles", scope=ANNA)
+        await ctx.news.remove(ANNA, ["a005"])
+
+        assert waiting - 1 == await ctx.count_unembedded("articles", scope=ANNA)
+        assert waiting - 1 == await ctx.embed_rest()
+        assert not [text for text in english.embedded if "port number 5 " in text]
+
+
+async def test_loading_files_of_articles_embeds_them_before_it_ends(new_folder: Callable[[], Path]) -> None:
+    """After they were found by words, with progress of its own."""
+    folder, seen = new_folder(), list[tuple[str, int, int]]()
+    rows = [
+        {"id": f"n{at}", "title": f"Strike {at}", "text": f"The dockers of port {at} stop work. " * 30,
+         "published": "2026-03-01T09:00:00Z"}
+        for at in range(40)
+    ]  # fmt: skip
+    path = folder / "news.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    async with engine(new_folder()) as ctx:
+        ctx._preparer.defers = False  # pyright: ignore[reportPrivateUsage]
+
+        def follow(name: str, done: int, total: int) -> None:
+            seen.append((name, done, total))
+
+        loader = FileLoader(engine=ctx, scope=ANNA, progress=follow)
+        report = await loader.load([path], kind="articles")
+
+        assert 40 == report.added
+        assert 0 == await ctx.count_unembedded("articles", scope=ANNA)
+        assert {"embedding passages"} < {name for name, _, _ in seen}
 
 
 async def test_pages_are_seen_by_a_new_embedder_after_they_are_indexed_again(new_folder: Callable[[], Path]) -> None:

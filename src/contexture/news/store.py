@@ -11,8 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from heapq import nsmallest
+from itertools import chain
 
 import numpy as np
+from msgspec.structs import replace as changed
 
 from contexture.errors import InvalidRequest
 from contexture.ledger import Trace
@@ -38,13 +41,29 @@ from contexture.news.articles import (
 )
 from contexture.news.boilerplate import RepeatedLines
 from contexture.pipeline.scoring import fuse_channels
-from contexture.ports import Index, RemovalListener, keep_copies
-from contexture.retrieval.candidates import candidate_from_passage
+from contexture.ports import Index, RemovalListener, VectorBacklog, keep_copies
+from contexture.retrieval.candidates import candidate_from_passage, candidate_from_record
 from contexture.retrieval.prepare import EnsuredCollection, Preparer
 from contexture.retrieval.search import FoundPassage, HybridSearch
 from contexture.text.terms import extract_terms
 from contexture.text.unicode import repair_text
-from contexture.types import PUBLIC, And, AnyOf, Equals, Filter, Hit, Not, Query, Range, Receipt, Record, Scope, Vector
+from contexture.types import (
+    PUBLIC,
+    And,
+    AnyOf,
+    Candidate,
+    Equals,
+    Filter,
+    Hit,
+    Not,
+    PreparedRecord,
+    Query,
+    Range,
+    Receipt,
+    Record,
+    Scope,
+    Vector,
+)
 
 __all__ = [
     "RECENCY",
@@ -70,6 +89,7 @@ _MIN_ARTICLES = 8  # a smaller `k` does not make the search smaller
 _POOL_GROWTH = 4  # factor by which the pool grows when copies leave too few articles
 _MAX_POOL = 1_600
 _SAMPLE_SIZE = 128  # passages of one sample when looking for the newest articles
+_SCROLL_LIMIT = 1_000
 _MINUTE = timedelta(minutes=1)
 _LEARNED_ARTICLES = 200  # stored articles of a source from which its repeated lines are learned
 _MAX_SOURCES = 256  # sources whose lines are kept in memory
@@ -82,7 +102,8 @@ class NewsStore:
 
     Every copy of a story is stored; the one shown is chosen at search time among those that pass the question's filters
     and that the scope may read. So hidden copies have no effect, and when the shown copy is removed, the next best
-    replaces it. `vectors` are names and lengths of vectors such that every passage carries one of them.
+    replaces it. `vectors` are names and lengths of vectors such that every passage carries one of them; large batches
+    get theirs later if the index has a `backlog`.
     """
 
     def __init__(
@@ -94,9 +115,11 @@ class NewsStore:
         rules: str,
         vectors: Mapping[str, int],
         plain: HybridSearch | None = None,
+        backlog: VectorBacklog | None = None,
         on_removed: RemovalListener = keep_copies,
     ) -> None:
         self._index = index
+        self._backlog = backlog
         self._preparer = preparer
         self._search = search
         self._plain = plain or search
@@ -126,7 +149,7 @@ class NewsStore:
         stored = {record.id: record for record in await self._index.get(scope, _COLLECTION, list(records))}
         fresh = [each for each in records.values() if each.id not in stored or not is_unchanged(stored[each.id], each)]
         if fresh:
-            await self._index.upsert(scope, _COLLECTION, await self._preparer.prepare(fresh, embedded=True))
+            await self._index.upsert(scope, _COLLECTION, await self._preparer.prepare(fresh))
         collapsed = [record.id for record in fresh if await duplicates.has_better_copy(self._index, scope, record)]
         return AddedArticles(added=len(fresh), collapsed=len(collapsed), unchanged=len(records) - len(fresh))
 
@@ -205,8 +228,10 @@ class NewsStore:
 
     async def _find_newest(self, scope: Scope, question: NewsQuestion, k: int) -> tuple[FoundArticle, ...]:
         """The newest `k` articles, filled up with articles whose publication date is unknown."""
-        dated = await self._find_latest(scope, question, k, Not(UNDATED_FILTER))
-        more = await self._find_latest(scope, question, k, UNDATED_FILTER) if len(dated) < k else ()
+        waiting = 0 if self._backlog is None else await self._backlog.count_unembedded(scope, _COLLECTION)
+        find = self._scan_newest if waiting else self._find_latest
+        dated = await find(scope, question, k, Not(UNDATED_FILTER))
+        more = await find(scope, question, k, UNDATED_FILTER) if len(dated) < k else ()
         other = (each for each in more if all(duplicates.merge_duplicate(known, each) is None for known in dated))
         return (*dated, *other)[:k]
 
@@ -247,6 +272,63 @@ class NewsStore:
             if done or pool > _MAX_POOL:
                 return tuple(articles[:k])
             pool, enough, narrowed = pool * _POOL_GROWTH, enough * _POOL_GROWTH, question
+
+    async def _scan_newest(
+        self, scope: Scope, question: NewsQuestion, k: int, which: Filter
+    ) -> tuple[FoundArticle, ...]:
+        """The newest `k` articles that pass `which`, found by reading all of them.
+
+        Some passages have no vectors yet, and so no sample would contain them.
+        """
+        enough = max(_SAMPLE_SIZE, _PASSAGES_PER_ARTICLE * k)
+        while True:
+            newest = await self._read_newest(scope, question, enough, which)
+            articles = duplicates.collapse_duplicates(duplicates.group_by_article(_score_records_by_age(newest)))[:k]
+            if len(articles) >= k or len(newest) < enough or enough > _MAX_POOL:
+                break
+            enough *= _POOL_GROWTH
+        stored = {record.id: record for record in newest}
+        cut = await self._preparer.cut([stored[each.article.article_id] for each in articles])
+        return tuple(
+            replace(found, candidates=self._all_candidates(each, found.score))
+            for found, each in zip(articles, cut, strict=True)
+        )
+
+    async def _read_newest(self, scope: Scope, question: NewsQuestion, most: int, which: Filter) -> list[Record]:
+        """The newest articles of a question that pass `which`, `most` of them, ties by id."""
+        where, after = And((which, *build_filters(question))), ""
+        newest: list[Record] = []
+        while page := await self._index.scroll(scope, _COLLECTION, where=where, after=after, limit=_SCROLL_LIMIT):
+            fitting = (record for record in page if _is_in_window(record, question))
+            newest = nsmallest(most, chain(newest, fitting), key=lambda each: (-_timestamp(each.time), each.id))
+            after = page[-1].id
+        return newest
+
+    def _all_candidates(self, prepared: PreparedRecord, score: float) -> tuple[Candidate, ...]:
+        """All passages of an article, as a search that finds them returns them."""
+        record = prepared.record
+        return tuple(
+            candidate_from_passage(
+                FoundPassage(
+                    hit=Hit(
+                        record=record,
+                        hash=record.hash,
+                        ordinal=ordinal,
+                        text=record.text[passage.start : passage.end],
+                        passage=passage,
+                        title_redactions=prepared.title_redactions,
+                        rules=prepared.rules,
+                        scores={},
+                        ranks={},
+                    ),
+                    score=score,
+                    signals={RECENCY: score},
+                ),
+                _COLLECTION,
+                self._rules,
+            )
+            for ordinal, passage in enumerate(prepared.passages)
+        )
 
     async def _search_passages(
         self, scope: Scope, question: NewsQuestion, pool: int, trace: Trace, *, rerank: bool
@@ -323,7 +405,8 @@ def rank_by_age(hits: Sequence[Hit]) -> list[FoundPassage]:
     Articles dated by their loading time come last.
     """
     newest = max((_timestamp(hit.record.time) for hit in hits), default=0.0)
-    found = [_score_by_age(hit, newest - _timestamp(hit.record.time)) for hit in hits]
+    scored = [(hit, _score_by_age(hit.record, newest)) for hit in hits]
+    found = [FoundPassage(hit=hit, score=score, signals={RECENCY: score}) for hit, score in scored]
     return sorted(found, key=lambda each: (-each.score, each.hit.record.id, each.hit.ordinal))
 
 
@@ -351,9 +434,18 @@ def narrow_to_recent(question: NewsQuestion) -> NewsQuestion | None:
     return None if whole else replace(question, since=since)
 
 
-def _score_by_age(hit: Hit, behind: float) -> FoundPassage:
-    score = 0.0 if is_undated(hit.record) else math.exp(-behind / _SECONDS_PER_DAY / _DECAY_DAYS)
-    return FoundPassage(hit=hit, score=score, signals={RECENCY: score})
+def _score_records_by_age(newest: Sequence[Record]) -> list[tuple[Record, Candidate]]:
+    """Articles, given newest first, each with a candidate that stands for its passages and has their score."""
+    first = _timestamp(newest[0].time) if newest else 0.0
+    return [
+        (record, changed(candidate_from_record(record, _COLLECTION), score=_score_by_age(record, first)))
+        for record in newest
+    ]
+
+
+def _score_by_age(record: Record, newest: float) -> float:
+    behind = newest - _timestamp(record.time)
+    return 0.0 if is_undated(record) else math.exp(-behind / _SECONDS_PER_DAY / _DECAY_DAYS)
 
 
 def _timestamp(time: datetime | None) -> float:

@@ -6,7 +6,7 @@ Also `EnsuredCollection`, which creates a service's collection for each tenant.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from time import monotonic
@@ -134,11 +134,26 @@ class Preparer:
         later = self.defers and not embedded and len(texts) > MAX_EMBEDDED_AT_ONCE
         langs = [record.lang for record, pieces in drafts for _ in pieces]
         before = _contexts_of_drafts(drafts, contexts or {})
-        rows = [dict[str, Vector]() for _ in texts] if later else await self._encoders.passages(texts, langs, before)
+        rows = () if later else await self._encoders.passages(texts, langs, before)
+        return await self._finish(drafts, rows, unembedded=later)
+
+    async def cut(self, records: Sequence[Record]) -> list[PreparedRecord]:
+        """The records as `prepare` returns them, but for their vectors."""
+        drafts = await self.thread.map(self._draft, records, record_characters)
+        return await self._finish(drafts, (), unembedded=True)
+
+    async def _finish(
+        self,
+        drafts: Sequence[tuple[Record, Sequence[_PassageDraft]]],
+        rows: Iterable[Mapping[str, Vector]],
+        *,
+        unembedded: bool,
+    ) -> list[PreparedRecord]:
+        """The prepared records, given the vectors of all passages in order; passages beyond the last have none."""
         vectors = iter(rows)
         return await self.thread.map(
-            lambda each: self._make_prepared(*each, unembedded=later),
-            [(record, [(piece, next(vectors)) for piece in pieces]) for record, pieces in drafts],
+            lambda each: self._make_prepared(*each, unembedded=unembedded),
+            [(record, [(piece, next(vectors, {})) for piece in pieces]) for record, pieces in drafts],
             lambda each: record_characters(each[0]),
         )
 

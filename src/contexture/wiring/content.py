@@ -21,7 +21,7 @@ from contexture.ingestion.articles import FeedSource
 from contexture.news.store import NewsStore
 from contexture.pages.images import PageImages
 from contexture.pages.store import PageStore
-from contexture.ports import Index, Redactor, RemovalListener, keep_copies
+from contexture.ports import Index, Redactor, RemovalListener, VectorBacklog, keep_copies
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch
@@ -67,6 +67,7 @@ def news_store(
         plain=plain,
         rules=scanner.rules,
         vectors=embedders.generalist_vectors,
+        backlog=store if isinstance(store, VectorBacklog) else None,
         on_removed=on_removed,
     )
 
