@@ -1,7 +1,8 @@
-"""What loading records with given vectors costs: `python -m benchmarks.loading FILE [--count 2000]`.
+"""What loading costs: `python -m benchmarks.loading FILE [--count 2000]`, or `python -m benchmarks.loading REPORT.pdf`.
 
-`FILE` is the `corpus.jsonl` of an evaluation folder. The script imports nothing else of the benchmarks, so that it also
-runs with the source of an earlier version: in an environment of that version, with this file's folder on the path.
+`FILE` is the `corpus.jsonl` of an evaluation folder, whose records get given vectors. PDF files are loaded with the
+default models until their words are found. The script imports nothing else of the benchmarks, so that it also runs with
+the source of an earlier version: in an environment of that version, with this file's folder on the path.
 Processor time is measured, in one thread but for the engine's own, because other work on the machine disturbs it least.
 """
 
@@ -10,17 +11,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import tempfile
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from time import process_time
+from time import perf_counter, process_time
 
 import numpy as np
 
 import contexture
 from contexture import engine, wiring
 from contexture.config import Settings
+from contexture.ingestion.documents import LoadOptions, document_files, load_documents
 from contexture.retrieval.encoders import Encoders
 from contexture.types import PUBLIC, Collection, Matrix, Record, Vector
 
@@ -83,14 +86,54 @@ async def measure_loading(records: Sequence[Record], home: Path) -> dict[str, ob
     }
 
 
+async def measure_pages(files: Sequence[Path], home: Path) -> dict[str, object]:
+    """Seconds until the pages of files are found by words, with the processes that read them, and until they end.
+
+    The models are loaded before, and vectors that follow later are not waited for.
+    """
+    settings = Settings(home=home)
+    encoders = wiring.encoders(settings)
+    store = await wiring.index(settings, encoders)
+    opened = engine.Contexture(settings, store, encoders)
+    backfill = getattr(opened, "backfill", None)  # an earlier version has none
+    if backfill is not None:
+        backfill.defer()
+    try:
+        await opened.warm_embedders()
+        options = LoadOptions(scope=opened.scope, now=opened.clock.now(), readers=(PUBLIC,), again=False)
+        started, used = perf_counter(), _processor_seconds()
+        async with wiring.reading_workers() as workers:
+            report = await load_documents(opened.pages, workers, document_files(files, ("pdf",)), options)
+        wall, processor = perf_counter() - started, _processor_seconds() - used
+    finally:
+        await opened.close()
+        await store.close()
+    return {
+        "pages": report.pages,
+        "wall_s": round(wall, 2),
+        "processor_s": round(processor, 2),
+        "pages_per_second": round(report.pages / wall, 2),
+        "source": contexture.__file__,
+    }
+
+
+def _processor_seconds() -> float:
+    """Of this process and of its children that have ended."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
 def main() -> None:
     """Measure once and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path)
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
     parser.add_argument("--count", type=int, default=2_000)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
-        found = asyncio.run(measure_loading(read_records(asked.file, asked.count), Path(home)))
+        if all(path.suffix == ".pdf" for path in asked.files):
+            found = asyncio.run(measure_pages(asked.files, Path(home)))
+        else:
+            found = asyncio.run(measure_loading(read_records(asked.files[0], asked.count), Path(home)))
     print(json.dumps(found))
 
 
