@@ -27,6 +27,19 @@ def test_a_terminal_sees_a_bar_for_each_task(monkeypatch):
     assert "searching" in screen.getvalue()
 
 
+def test_a_task_that_is_done_in_one_step_has_a_rate(monkeypatch):
+    """As the pages of a file have, which are written together."""
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=80, _environ=TERMINAL)
+    monkeypatch.setattr(output, "console", lambda *, err: terminal)
+    with output.show_progress(as_json=False) as show:
+        assert show is not None
+        show("writing pages", 0, 14)
+        show("writing pages", 14, 14)
+
+    assert "/s" in screen.getvalue()
+
+
 def test_scripts_see_nothing(monkeypatch):
     """With `--json`, and where there is no terminal, nobody is told."""
     monkeypatch.setattr(output, "console", lambda *, err: Console(file=io.StringIO(), force_terminal=True))

@@ -104,6 +104,9 @@ def print_error(error: Exception, *, as_json: bool) -> None:
         print_note(f"error: {' '.join(message.split())}")
 
 
+_FAST = 10  # steps a second that are shown without a decimal place
+
+
 @contextmanager
 def show_progress(*, as_json: bool) -> Generator[Callable[[str, int, int], None] | None]:
     """Yield a callback that draws progress bars on a terminal; None with `--json` or without a terminal."""
@@ -127,8 +130,10 @@ def show_progress(*, as_json: bool) -> Generator[Callable[[str, int, int], None]
             if task not in tasks:
                 tasks[task] = bars.add_task(task, total=total or None, rate="")
             bars.update(tasks[task], completed=done, total=total or None)
-            speed = bars.tasks[bars.task_ids.index(tasks[task])].speed
-            bars.update(tasks[task], rate=f"{speed:,.0f}/s" if speed else "")
+            shown = bars.tasks[bars.task_ids.index(tasks[task])]
+            # A task that is done in one step has no speed of its own.
+            speed = shown.speed or (done / shown.elapsed if shown.elapsed else 0)
+            bars.update(tasks[task], rate=(f"{speed:,.0f}/s" if speed >= _FAST else f"{speed:.1f}/s") if speed else "")
 
         yield show
 
