@@ -376,3 +376,71 @@ async def test_a_question_for_a_price_is_answered_with_an_amount():
     answer = await ExtractiveModel().complete([*said, asked], max_tokens=200)
 
     assert answer.startswith("The pilot cost 2.6 million crowns. [1]")
+
+
+async def answer_from(question: str, material: str) -> str:
+    """What the model says about documents."""
+    context = {"role": "user", "name": "context", "content": material}
+    return await ExtractiveModel().complete([context, {"role": "user", "content": question}], max_tokens=400)
+
+
+@pytest.mark.parametrize(
+    ("material", "expected"),
+    [
+        ("BUILD\n=====\n\nTo build the valve, run `make valve`.", "To build the valve, run `make valve`."),
+        ("- Build the [valve](https://example.com/a_(b)) twice.\n- Rest.", "Build the valve twice."),
+        ("[valve]: https://example.com/valve\n\nThe **valve** is built here.", "The valve is built here."),
+        ("```sh\nmake valve\n```\nThe valve builds at once.", "The valve builds at once."),
+        ("#+BEGIN_QUOTE\nA [[valve]] is built by hand.\n#+END_QUOTE", "A valve is built by hand."),
+        ("Oslo (CNN) — The valve was built on Monday.", "The valve was built on Monday."),
+    ],
+)
+async def test_an_answer_has_no_markup_around_its_sentences(material: str, expected: str) -> None:
+    """List bullets, underlined headings, link addresses, code fences and datelines are no part of a sentence."""
+    said = await answer_from("How is the valve built?", f"[1] (notes.md)\n{material}")
+
+    assert f"{expected} [1]" in said.split("\n")
+
+
+async def test_a_heading_is_quoted_behind_the_sentences_below_it() -> None:
+    """A line without a full stop among sentences repeats the question instead of answering it."""
+    text = "What the new valve law requires\n\nThe valve law requires a fee of 500 euros. It starts in May. Boats sail."
+
+    said = await answer_from("What does the new valve law require?", f"[1] (law.txt)\n{text}")
+
+    assert said.startswith("The valve law requires a fee of 500 euros. [1]")
+
+
+async def test_a_sentence_of_a_document_about_something_else_is_left_out() -> None:
+    """A rare word that a document about another subject happens to have does not outweigh the subject."""
+    text = "Companies in Norland sell boats. Companies of Norland are old. Most companies abandoned Norland in May."
+    material = f"[1] (norland.txt)\n{text}\n\n[2] (log.md)\nThe icon on the left is missing."
+
+    said = await answer_from("Which companies left Norland?", material)
+
+    assert "icon" not in said
+
+
+async def test_nothing_answers_a_question_about_a_name_that_is_nowhere() -> None:
+    """Other words of the question, such as `capital`, are found in many documents."""
+    material = "[1] (news.txt)\nThe firm suspends all capital investment in Norland."
+
+    assert await answer_from("What is the capital of Mongolia?", material) == NO_MATCH_ANSWERS["en"]
+    assert "Norland" in await answer_from("What capital was suspended in Norlnad?", material)
+    assert "суд" in await answer_from("What did the court in Oslo decide?", "[1] (a)\nCourt: суд в Осло решил: court.")
+
+
+async def test_a_follow_up_is_answered_with_the_question_before_it() -> None:
+    """`and in 2021?` alone has no word of what is asked."""
+    material = "[1] (report)\nNet sales were 9 million in 2022. Net sales were 7 million in 2021. The tax was 3 % in 2021."
+    said = await ExtractiveModel().complete(
+        [
+            {"role": "user", "content": "What were the net sales in 2022?"},
+            {"role": "assistant", "content": "Net sales were 9 million in 2022. [1]"},
+            {"role": "user", "name": "context", "content": material},
+            {"role": "user", "content": "and in 2021?"},
+        ],
+        max_tokens=200,
+    )
+
+    assert said.startswith("Net sales were 7 million in 2021. [1]")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from contexture.text.language import detect_language
 from contexture.text.terms import extract_terms, split_words, stem
 
 _ABOUT_SELF = re.compile(
@@ -24,6 +25,30 @@ _ABOUT_PAST = re.compile(
 def asks_about_self(question: str) -> bool:
     """Whether a question asks for everything that is known about the user."""
     return _ABOUT_SELF.search(" ".join(split_words(question))) is not None
+
+
+_CAPITALISED = re.compile(r"(?<=[\w,'’\"“(] )[\"“'(]?([A-Z][a-z][\w’'-]+)")
+_COMMON_CAPITALISED = frozenset(
+    "monday tuesday wednesday thursday friday saturday sunday january february march april may june july august"
+    " september october november december english german french russian spanish chinese".split()
+)
+_MAX_CAPITALISED_SHARE = 0.5  # of the words: more are a title, or a language that capitalises nouns
+
+
+def find_proper_names(question: str) -> frozenset[str]:
+    """The names in a question, in lower case: Latin words that are capitalised inside a sentence.
+
+    find_proper_names("Who is the chief executive of Spirit?")  # {"spirit"}
+
+    Days, months and languages are none. A German question, and one in which most words are capitalised, has none.
+    """
+    if detect_language(question) not in ("en", "ru"):
+        return frozenset()
+    found = _CAPITALISED.findall(question)
+    if len(found) > _MAX_CAPITALISED_SHARE * len(question.split()):
+        return frozenset()
+    names = (re.sub(r"['’]s?$", "", name.casefold()) for name in found)
+    return frozenset(name for name in names if name not in _COMMON_CAPITALISED)
 
 
 _FOR_SEVERAL = re.compile(

@@ -6,12 +6,20 @@ import math
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from itertools import zip_longest
 from typing import Any, cast
 
 from contexture.text.language import detect_language
-from contexture.text.questions import SORTS, asks_about_past, asks_about_self, split_questions
+from contexture.text.questions import (
+    SORTS,
+    asks_about_past,
+    asks_about_self,
+    complete_follow_up,
+    find_proper_names,
+    split_questions,
+)
 from contexture.text.segmentation import split_sentences
 from contexture.text.statements import MessageIntent, detect_intent, select_statements
 from contexture.text.supersession import (
@@ -56,13 +64,37 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _HEADING = re.compile(r"^\\*#{1,6}\s.*$", re.MULTILINE)
 _TABLE_ROW = re.compile(r"\s*\|.*\|\s*$")
 _TABLE_RULE = re.compile(r"[\s|:-]+")
-_VALUE = re.compile(r"\(?[$€£₽].*|(?!(?:19|20)\d\d$)[\d.,%\s()–—-]*\d[\d.,%\s()–—-]*")  # no header: a row without one
+_VALUE = re.compile(
+    r"\(?[$€£₽].*|[\d.,]+\s?%?\s+to\s+[\d.,]+\s?%?|(?!(?:19|20)\d\d$)[\d.,%\s()–—-]*\d[\d.,%\s()–—-]*"
+)  # no header: a row without one
 _CITATION_MARKS = re.compile(r"(?: \[\d+\])+$", re.MULTILINE)
 _DOCUMENTS_NAME = "context"
 _MATERIAL_NAMES = ("memory", _DOCUMENTS_NAME)
 _MATERIAL_ROLES = ("system", "user")
 _SPEAKER_ROLES = ("user", "assistant", "tool")
 _SECONDARY_LABELS = ("assistant", "summary")
+_BULLET = re.compile(r"^\s*(?:[-*+•>]\s+)+(?=\S)")
+_ORG_LINE = re.compile(r"^\s*#\+\w+:?")
+_CODE_FENCE = re.compile(r"^\s*(?:```|~~~)")
+_LINK_TARGET = re.compile(r"^\s*\[[^\]\n]+\]:\s*\S+\s*$")
+_RULE = re.compile(r"\s*[-=~_*]{3,}\s*")
+_SETEXT_HEADING = re.compile(r"(?:(?<=\n\n)|\A\s*)[^\n|]+\n[ ]*(?:={3,}|-{3,}|~{3,})[ ]*(?=\n|\Z)")
+_LINK = re.compile(r"!?\[([^\[\]\n]+)\]\((?:[^()\s]|\([^()\s]*\)|\[\[[^\]\n]*\]\])+(?:\s+\"[^\"\n]*\")?\)")
+_WIKI_LINK = re.compile(r"\[\[([^\[\]\n]+)\]\]")
+_EMPHASIS = re.compile(r"(?<![\w*_])(\*\*|__)(?=\S)([^\n*_]+?)(?<=\S)\1(?![\w*_])")
+_DATELINE = re.compile(
+    r"^[ ]*(?:[A-Z][\w.'’-]*,?[ ]?){0,5}(?:[-–—]{1,2})?\((?:[A-Z]{2,}(?: [A-Z][A-Za-z]+)?|Reuters)\)[ ]*[-–—]*[ ]*",
+    re.MULTILINE,
+)
+_CLOSING_MARKS = "\"'»”’)]*_ "
+_MIN_PROSE = 2  # sentences of a document; then its lines without a full stop are headings
+_PAGE_OF_LABEL = re.compile(r", page \d+$|, Page \d+\]$|^\[Document \d+: ")
+_MAX_HEADING_WORDS = 10
+_HEADING_WORTH = 0.5  # times the score of a heading
+_OFF_TOPIC = 0.25  # times the score of a sentence whose document has none of the question's words
+_SIMILAR_NAME = 0.8
+_CONTINUES = re.compile(r"(?:and|or|but|what about|how about|а|и|или|что насч[её]т|как насч[её]т)\b.*\?", re.IGNORECASE)
+_CYRILLIC = re.compile(r"[\u0400-\u04ff]")
 _MAX_SENTENCES = 3
 _MAX_OF_PARTS = 4  # for several questions in one message
 _MAX_FACTS = 8  # listed when the user asks what is known
@@ -134,6 +166,8 @@ class _Sentence:
     time: tuple[str, int] = ("", 0)
     before: frozenset[str] = frozenset()
     row: _RowAnswers | None = None
+    around: frozenset[str] = frozenset()  # terms of the whole document that it is from
+    heading: bool = False
 
 
 class ExtractiveModel:
@@ -144,6 +178,8 @@ class ExtractiveModel:
     its block as a citation; citations in earlier answers refer to earlier prompts and are removed. Questions, headings
     and duplicates are left out; what the assistant said is quoted only if nothing else matches. With `compare`,
     sentences match by meaning too. A sentence about another person or animal than the question names does not match.
+    Markup around a sentence, such as a list bullet or the address of a link, is left out. A sentence of a document that
+    has few words of the question counts less, and nothing matches a question whose proper names are nowhere.
     If nothing matches, the answer says so and names the setting that connects a model. A statement or a greeting is
     acknowledged. Equal prompts give equal answers.
     """
@@ -164,7 +200,7 @@ class ExtractiveModel:
     async def stream(self, messages: Sequence[Message], *, max_tokens: int) -> AsyncIterator[str]:
         """Yield the answer sentence by sentence."""
         at = _last_question(messages)
-        question = _message_text(messages[at]) if at >= 0 else ""
+        question = _find_question(messages, at)
         lang = "ru" if detect_language(question) == "ru" else "en"
         sentences = _drop_repeated(list(_source_sentences(messages, at)))
         said = _ACKNOWLEDGEMENTS.get((lang, _classify(question)))
@@ -175,7 +211,8 @@ class ExtractiveModel:
         ):
             yield said
             return
-        found = await self._find_answers(question, sentences)
+        known = _names_are_known(question, [each for place, each in enumerate(messages) if place != at])
+        found = await self._find_answers(question, sentences) if known else []
         if not found:
             command = detect_intent(question) is MessageIntent.COMMAND
             yield _ACKNOWLEDGEMENTS[lang, MessageIntent.SMALLTALK] if command else NO_MATCH_ANSWERS[lang]
@@ -247,7 +284,7 @@ def _source_sentences(messages: Sequence[Message], question: int) -> Iterator[_S
     """Sentences of the numbered blocks, then of the conversation without the question, newest message first."""
     for message in messages:
         if _is_material(message):
-            yield from _block_sentences(_message_text(message))
+            yield from _block_sentences(_message_text(message), documents=message.get("name") == _DOCUMENTS_NAME)
     for at, message in reversed(list(enumerate(messages))):
         if at != question and message.get("role") in _SPEAKER_ROLES and not _is_material(message):
             said = _CITATION_MARKS.sub("", _message_text(message))
@@ -259,7 +296,30 @@ def _is_material(message: Message) -> bool:
     return message.get("role") in _MATERIAL_ROLES and message.get("name") in _MATERIAL_NAMES
 
 
-def _block_sentences(text: str) -> Iterator[_Sentence]:
+def _find_question(messages: Sequence[Message], at: int) -> str:
+    """The message at a position; one that continues a question before it, "and in 2019?", together with that one."""
+    question = _message_text(messages[at]) if at >= 0 else ""
+    if not _CONTINUES.match(question.strip()):
+        return question
+    spoken = [each for each in messages[:at] if each.get("role") == "user" and not _is_material(each)]
+    return complete_follow_up(question, [_message_text(each) for each in spoken])
+
+
+def _names_are_known(question: str, messages: Sequence[Message]) -> bool:
+    """Whether a question has no proper names, or a message has one of them, also with a typing error or in a word.
+
+    Nothing is known of names that messages may have in Cyrillic letters.
+    """
+    names = find_proper_names(question)
+    text = "\n".join(map(_message_text, messages)).casefold() if names else ""
+    if not names or _CYRILLIC.search(text) or any(name in text for name in names):
+        return True
+    words = frozenset(split_words(text))
+    return any(get_close_matches(name, words, n=1, cutoff=_SIMILAR_NAME) for name in names)
+
+
+def _block_sentences(text: str, *, documents: bool) -> list[_Sentence]:
+    found: list[tuple[str, list[_Sentence]]] = []
     marks = list(_BLOCK_HEADER.finditer(text))
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
     for mark, end in zip(marks, ends, strict=True):
@@ -267,10 +327,64 @@ def _block_sentences(text: str) -> Iterator[_Sentence]:
         if not _DAY.fullmatch(day):
             speaker, day = "", mark[2] or ""
         secondary = (speaker or day).partition(",")[0] in _SECONDARY_LABELS
-        said = _HEADING.sub("", text[mark.end() : end])
+        said = text[mark.end() : end]
+        said = _remove_markup(said) if documents else _HEADING.sub("", said)
         number = mark[1] or mark[3]
         # Of one day, a statement that corrects another is shown before it.
-        yield from _split_source(said, f" [{number}]", secondary=secondary, time=(day if speaker else "", -int(number)))
+        sentences = list(
+            _split_source(said, f" [{number}]", secondary=secondary, time=(day if speaker else "", -int(number)))
+        )
+        found.append((_PAGE_OF_LABEL.sub("", mark[2] or mark[0]), sentences))
+    return _relate_to_documents(found) if documents else [each for _, sentences in found for each in sentences]
+
+
+def _relate_to_documents(found: Sequence[tuple[str, Sequence[_Sentence]]]) -> list[_Sentence]:
+    """The sentences with the terms of their document, of which each page may be a block, and whether they are headings.
+
+    Short lines without a full stop are headings where a block has sentences with one.
+    """
+    around: dict[str, frozenset[str]] = {}
+    for label, sentences in found:
+        terms = find_attribute_terms(label).union(*(each.terms for each in sentences))
+        around[label] = around.get(label, frozenset()) | terms
+    related: list[_Sentence] = []
+    for label, sentences in found:
+        prose = sum(_ends_sentence(each.text) for each in sentences) >= _MIN_PROSE
+        related += [
+            replace(each, around=around[label], heading=prose and each.row is None and _is_heading(each.text))
+            for each in sentences
+        ]
+    return related
+
+
+def _is_heading(text: str) -> bool:
+    return not _ends_sentence(text) and len(text.split()) <= _MAX_HEADING_WORDS
+
+
+def _ends_sentence(text: str) -> bool:
+    bare = text.rstrip(_CLOSING_MARKS)
+    return bare.endswith((".", "!", "?", ":", ";", "。")) and not bare.endswith("...")
+
+
+def _remove_markup(text: str) -> str:
+    """The text of a document without markup: a list item or a block of code is a paragraph, a heading is left out."""
+    lines: list[str] = []
+    for line in _SETEXT_HEADING.sub("", text).split("\n"):
+        if _TABLE_ROW.match(line):
+            lines.append(line)
+            continue
+        item = _BULLET.sub("", line)
+        bare = _ORG_LINE.sub("", item)
+        if _CODE_FENCE.match(bare) or _LINK_TARGET.match(bare) or _RULE.fullmatch(bare):
+            lines.append("")
+            continue
+        if _HEADING.match(bare.lstrip()):
+            lines.append("")
+            continue
+        lines += ("", bare) if item != line else (bare,)
+    plain = _LINK.sub(r"\1", "\n".join(lines))
+    plain = _EMPHASIS.sub(r"\2", _WIKI_LINK.sub(r"\1", plain))
+    return _DATELINE.sub("", plain)
 
 
 def _split_source(
@@ -355,17 +469,22 @@ def _score_sentences(
 ) -> list[tuple[float, _Sentence]]:
     """Each sentence with its score: the share of the question's words it contains, rarer ones weigh more, and meaning.
 
-    A sentence without a word of the question counts only if it is clearly similar.
+    A sentence without a word of the question counts only if it is clearly similar. A heading counts less, and so does a
+    sentence of a document with fewer words of the question than another has.
     """
     holders = Counter(term for sentence in sentences for term in sentence.terms & wanted)
     worth = {term: math.log(1 + len(sentences) / count) for term, count in holders.items()}
     most = sum(worth.values()) or 1.0
+    held = [len(sentence.around & wanted) for sentence in sentences]
+    best = max(held, default=0)
     scores: list[tuple[float, _Sentence]] = []
-    for sentence, meaning in zip(sentences, similar, strict=True):
+    for sentence, meaning, near in zip(sentences, similar, held, strict=True):
         words = sum(worth[term] for term in sentence.terms & wanted) / most
         words += _ABOUT_BEFORE * sum(worth.get(term, 0.0) for term in sentence.before & wanted) / most
         counts = words > 0 or meaning >= _MIN_SIMILARITY
-        scores.append((words + meaning if counts else 0.0, sentence))
+        related = _OFF_TOPIC + (1 - _OFF_TOPIC) * near / best if sentence.around and best else 1.0
+        share = related * (_HEADING_WORTH if sentence.heading else 1.0)
+        scores.append(((words + meaning) * share if counts else 0.0, sentence))
     return scores
 
 
