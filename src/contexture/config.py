@@ -101,6 +101,11 @@ class Settings(BaseSettings):
         ge=0,
         description="Memory of the embedded search index, in MB; 0 for half of what the machine or container has.",
     )
+    postgres_exact_limit: int = Field(
+        default=50_000,
+        ge=0,
+        description="Number of permitted passages up to which PostgreSQL searches exactly; above it HNSW is used.",
+    )
     search_threads: int = Field(default=2, ge=1, description="Threads per search.")
     search_floor: float = Field(
         default=0.3, ge=0, le=1, description="Minimum similarity of a match that shares no term with the query."

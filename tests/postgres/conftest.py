@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.testing.index_records import VECTORS
 
 if TYPE_CHECKING:
@@ -30,12 +29,11 @@ def url(new_url: Callable[[], str]) -> str:
 
 
 @pytest.fixture
-async def pair(url: str, new_folder: Callable[[], Path]) -> AsyncIterator[tuple[PostgresIndex, PostgresIndex]]:
+async def pair(url: str) -> AsyncIterator[tuple[PostgresIndex, PostgresIndex]]:
     """Two processes' indexes over one store, which is empty."""
-    from contexture.adapters.index.postgres.index import PostgresIndex
+    from contexture.adapters.index.postgres.index import PostgresIndex, PostgresOptions
 
-    options = EmbeddedOptions(vectors=VECTORS, threads=1)
-    one, other = [await PostgresIndex.open(url, new_folder(), options) for _ in range(2)]
+    one, other = [await PostgresIndex.open(url, PostgresOptions(vectors=VECTORS)) for _ in range(2)]
     yield one, other
     await one.close()
     await other.close()

@@ -70,7 +70,7 @@ def test_what_the_address_says_of_a_session_holds(postgres: Any) -> None:
         found = [db.execute(f"SHOW {name}".encode()).fetchone() for name in names]
     pool.close()
 
-    assert [("7s",), ("mine",), ("s",), ("off",), ("UTF8",)] == found
+    assert [("7s",), ("mine",), ("s, public",), ("off",), ("UTF8",)] == found
 
 
 def test_a_schema_can_be_put_into_any_address() -> None:

@@ -51,10 +51,10 @@ async def test_what_one_process_wrote_the_other_finds_at_once(pair: tuple[Contex
     found = await other.search("pump")
     await other.add([msgspec.structs.replace(PUMP, text="The valve is new.")])
     gone, new = await one.search("pump oil"), await one.search("valve")
-    removed = await one.delete(["pump"])
+    removed = (await one.delete(["pump"])).removed
     left = await other.search("valve")
 
-    assert [["pump"], ["pump"], [], 1] == [
+    assert [["pump"], ["pump"], [], {"documents": ("pump",)}] == [
         [each.record_id for each in found.found],
         [each.record_id for each in new.found],
         [each.record_id for each in left.found],

@@ -47,9 +47,9 @@ async def test_a_forgotten_text_is_in_no_table(url: str, new_folder: Callable[[]
         await ctx.forget(ForgetRequest(trash=True))
 
         assert [] == audit_database(url, WORD)
-        assert ["writes"] == [
+        assert ["touched"] == [
             each.place.partition(".")[2] for each in audit_database(url, memory)
-        ]  # the log of writes has no texts
+        ]  # the list of touched records has no texts
 
 
 async def test_a_forgotten_user_leaves_no_private_block(url: str, new_folder: Callable[[], Path]) -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.testing.index import VECTORS, IndexConformance
 from contexture.testing.index_private_ids import IndexPrivateIdTests
 from support.page_conformance import DOCUMENT_VECTORS, PageConformance
@@ -16,15 +14,15 @@ from support.visual_conformance import PAGE_VECTORS, VisualConformance
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 
-from contexture.adapters.index.postgres.index import PostgresIndex
+from contexture.adapters.index.postgres.index import PostgresIndex, PostgresOptions
 
-OPTIONS = EmbeddedOptions(vectors={**VECTORS, **PAGE_VECTORS, **DOCUMENT_VECTORS}, threads=1)
+OPTIONS = PostgresOptions(vectors={**VECTORS, **PAGE_VECTORS, **DOCUMENT_VECTORS})
 
 
 @pytest.fixture(scope="module")
-def shared(new_url: Callable[[], str], lasting_folder: Callable[[], Path]) -> Iterator[PostgresIndex]:
+def shared(new_url: Callable[[], str]) -> Iterator[PostgresIndex]:
     """One store for all checks; each has a tenant of its own."""
-    index = asyncio.run(PostgresIndex.open(new_url(), lasting_folder(), OPTIONS))
+    index = asyncio.run(PostgresIndex.open(new_url(), OPTIONS))
     yield index
     asyncio.run(index.close())
 

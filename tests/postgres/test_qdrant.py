@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 from contexture import Record, Settings, wiring
-from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.errors import SourceTimeout, SourceUnavailable, UnknownAdapter
 from contexture.testing.doubles import NOON
 from contexture.testing.index_records import (
@@ -27,7 +26,7 @@ from contexture.testing.index_records import (
     prepare_record,
     record_ids,
 )
-from contexture.types import PUBLIC, Collection, Equals, FieldType, Hit, Query, Scope
+from contexture.types import PUBLIC, Collection, Equals, FieldType, Hit, Scope
 from support.service import small_engine
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
@@ -35,6 +34,8 @@ pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
 from qdrant_client import models
 
+from contexture.adapters.index.postgres.index import PostgresOptions
+from contexture.adapters.index.postgres.schema import ORDINAL_BITS
 from contexture.adapters.index.qdrant.client import QdrantOptions, QdrantServer
 from contexture.adapters.index.qdrant.over_postgres import QdrantOverPostgres
 from contexture.adapters.postgres import pool as pools
@@ -43,7 +44,7 @@ from support.qdrant import QdrantDouble
 if TYPE_CHECKING:
     from contexture import Contexture
 
-OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)
+OPTIONS = PostgresOptions(vectors=VECTORS)
 ANNA = Scope(tenant="local", user="anna")
 ZEBRA = make_query("zebra", vector=EAST)
 PUMP = Record(id="pump", title="Pump", text="The pump leaks oil into the basin.", acl=(PUBLIC,))
@@ -61,9 +62,7 @@ def qdrant() -> Iterator[QdrantDouble]:
 async def pair(qdrant: QdrantDouble, url: str, new_folder: Callable[[], Path]) -> AsyncIterator[Pair]:
     """Two processes' indexes over one database and one Qdrant."""
     options = QdrantOptions(place=qdrant.place, timeout=60)
-    one, other = [
-        await QdrantOverPostgres.open_with_server(url, new_folder(), OPTIONS, QdrantServer(options)) for _ in range(2)
-    ]
+    one, other = [await QdrantOverPostgres.open_with_server(url, OPTIONS, QdrantServer(options)) for _ in range(2)]
     await one.create(ANNA, COLLECTION)
     yield one, other
     await one.close()
@@ -71,10 +70,10 @@ async def pair(qdrant: QdrantDouble, url: str, new_folder: Callable[[], Path]) -
 
 
 def sent(qdrant: QdrantDouble) -> list[int]:
-    """The passages that were sent, as often as they were."""
+    """The records whose passages were sent, by number, as often as they were."""
     operations = [each for body in qdrant.bodies("POST points batch") for each in body["operations"]]
     points = [point["id"] for each in operations for point in each.get("upsert", {}).get("points", ())]
-    return sorted(pid for pid in points if pid)
+    return sorted(pid >> ORDINAL_BITS for pid in points if pid)
 
 
 async def test_what_one_process_wrote_the_other_finds_at_once(pair: Pair, qdrant: QdrantDouble) -> None:
@@ -107,7 +106,6 @@ async def test_who_sends_for_another_process_sends_the_fields_it_does_not_know_o
     """A write of a field that was declared since is found by it, whoever was the first to send it."""
     one, other = pair
     attempt, reached, let = one._qdrant.try_sync, threading.Event(), threading.Event()
-    one._listener.stop()  # so that it hears of nothing while it is held up
 
     def held_up(names: Iterable[str]) -> None:
         reached.set()
@@ -133,7 +131,7 @@ async def test_a_search_that_is_repeated_takes_nothing_back_from_qdrant(
     """What another process writes and sends just before the repeated search asks Qdrant stays there."""
     one, other = pair
     await one.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
-    loop, turn, found = asyncio.get_running_loop(), one._qdrant._send_lock, one._search_once
+    loop, turn, found = asyncio.get_running_loop(), one._qdrant._send_lock, one._search
     written: dict[str, Future[int]] = {}
 
     def write(name: str) -> None:
@@ -142,19 +140,18 @@ async def test_a_search_that_is_repeated_takes_nothing_back_from_qdrant(
         with suppress(TimeoutError):  # it may have to wait until the search is done
             written[name].result(1)
 
-    def overtaken(scope: Scope, asked: Query) -> tuple[list[Hit], bool]:
+    def overtaken(*given: Any) -> tuple[list[Hit], bool]:
         if written:
-            return found(scope, asked)
+            return found(*given)
         write("b")
-        return [], True
+        return [], False
 
     def late() -> AbstractContextManager[object]:
         if "c" not in written:
             write("c")
         return turn()
 
-    one._listener.stop()
-    monkeypatch.setattr(one, "_search_once", overtaken)
+    monkeypatch.setattr(one, "_search", overtaken)
     monkeypatch.setattr(one._qdrant, "_send_lock", late)
     await one.search(ANNA, ZEBRA)
     await asyncio.gather(*map(asyncio.wrap_future, written.values()))
@@ -184,9 +181,7 @@ async def test_who_waits_too_long_for_another_is_told_for_what(
     """A search while another process fills Qdrant gives up in time, and does not blame the database."""
     monkeypatch.setattr(pools, "_SESSION", pools._SESSION.replace("30s", "50ms"))
     options = QdrantOptions(place=qdrant.place)
-    one, other = [
-        await QdrantOverPostgres.open_with_server(url, new_folder(), OPTIONS, QdrantServer(options)) for _ in range(2)
-    ]
+    one, other = [await QdrantOverPostgres.open_with_server(url, OPTIONS, QdrantServer(options)) for _ in range(2)]
     await one.create(ANNA, COLLECTION)
     with other._send_lock():
         await one.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
@@ -222,7 +217,7 @@ async def test_a_process_that_comes_later_sends_nothing_again(
     await pair[0].optimize()
     qdrant.asked.clear()
     server = QdrantServer(QdrantOptions(place=qdrant.place))
-    third = await QdrantOverPostgres.open_with_server(url, new_folder(), OPTIONS, server)
+    third = await QdrantOverPostgres.open_with_server(url, OPTIONS, server)
     found = record_ids(await third.search(ANNA, ZEBRA))
     await third.close()
 
@@ -235,9 +230,7 @@ async def test_shards_that_another_process_made_are_used(
 ) -> None:
     """A tenant's shards are made once, whoever writes first, and removals reach those that others made."""
     options = QdrantOptions(place=qdrant.place, by_tenant=True)
-    one, other = [
-        await QdrantOverPostgres.open_with_server(url, new_folder(), OPTIONS, QdrantServer(options)) for _ in range(2)
-    ]
+    one, other = [await QdrantOverPostgres.open_with_server(url, OPTIONS, QdrantServer(options)) for _ in range(2)]
     boris = Scope(tenant="globex", user="boris")
     await one.create(ANNA, COLLECTION)
     await other.create(boris, COLLECTION)
@@ -258,14 +251,12 @@ async def test_a_database_that_was_put_back_is_believed(
     """A Qdrant that has come to a state that the database never had gets everything again, and forgets the rest."""
     await pair[0].upsert(ANNA, NAME, [prepare_record(make_record("a"))])
     (box,) = qdrant.client.get_collections().collections
-    (known,) = qdrant.client.retrieve(box.name, [1], with_vectors=True)
+    (known,) = qdrant.client.retrieve(box.name, [1 << ORDINAL_BITS], with_vectors=True)
     later = models.PointStruct(id=7, vector=known.vector, payload=known.payload)
     elsewhere = models.PointStruct(id=0, vector={}, payload={"seq": 1, "mark": "another"})
     qdrant.client.upsert(box.name, [later, elsewhere])
     qdrant.asked.clear()
-    third = await QdrantOverPostgres.open_with_server(
-        url, new_folder(), OPTIONS, QdrantServer(QdrantOptions(place=qdrant.place))
-    )
+    third = await QdrantOverPostgres.open_with_server(url, OPTIONS, QdrantServer(QdrantOptions(place=qdrant.place)))
     found = record_ids(await third.search(ANNA, ZEBRA))
     await third.close()
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from contexture import Contexture, Record, Settings
-from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.testing.index_records import (
     COLLECTION,
     EAST,
@@ -20,17 +19,18 @@ from contexture.testing.index_records import (
     make_query,
     make_record,
     prepare_record,
-    record_ids,
 )
 from contexture.types import PUBLIC, Collection, Scope
 from support.service import small_engine
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 
-from contexture.adapters.index.postgres.index import PostgresIndex
+import psycopg
+
+from contexture.adapters.index.postgres.index import PostgresIndex, PostgresOptions
 from contexture.adapters.postgres.address import split_schema
 
-OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)
+OPTIONS = PostgresOptions(vectors=VECTORS)
 ANNA = Scope(tenant="local", user="anna")
 
 
@@ -40,62 +40,19 @@ class Backup:
     def __init__(self, postgres: Any, url: str) -> None:
         self._bin = Path(postgres.bin_path)
         self._place, self._schema = split_schema(url)
-        self._kept = self._run("pg_dump", f"--schema={self._schema}*", "--clean", "--if-exists")
+        self._kept = self._run("pg_dump", f"--schema={self._schema}", f"--schema={self._schema}_*")
 
     def put_back(self) -> None:
         """Let the store be what it was."""
-        self._run("psql", "--quiet", "--set=ON_ERROR_STOP=1", given=self._kept)
+        with psycopg.connect(self._place) as db:
+            query = "SELECT nspname FROM pg_namespace WHERE nspname = %s OR starts_with(nspname, %s)"
+            names = [name for (name,) in db.execute(query, (self._schema, f"{self._schema}_"))]
+        drops = "".join(f"DROP SCHEMA {name} CASCADE;\n" for name in names).encode()
+        self._run("psql", "--quiet", "--set=ON_ERROR_STOP=1", "--single-transaction", given=drops + self._kept)
 
     def _run(self, program: str, *words: str, given: bytes = b"") -> bytes:
         command = [str(self._bin / program), *words, f"--dbname={self._place}"]
         return subprocess.run(command, input=given, capture_output=True, check=True).stdout
-
-
-async def write(url: str, folder: Path, name: str) -> None:
-    """Write one record as a process of its own."""
-    index = await PostgresIndex.open(url, folder, OPTIONS)
-    await index.create(ANNA, COLLECTION)
-    await index.upsert(ANNA, NAME, [prepare_record(make_record(name, f"zebra {name}"))])
-    await index.close()
-
-
-@pytest.mark.parametrize("since", [[], ["civet"], ["civet", "dingo"]])
-async def test_parts_from_before_a_restore_are_built_anew(
-    since: list[str], url: str, postgres: Any, new_folder: Callable[[], Path]
-) -> None:
-    """Whether fewer writes, as many, or more were made since than were lost; the folder is left where it is."""
-    folder = new_folder()
-    await write(url, folder, "aardvark")
-    backup = Backup(postgres, url)
-    await write(url, folder, "badger")
-    backup.put_back()
-    for name in since:
-        await write(url, new_folder(), name)
-    index = await PostgresIndex.open(url, folder, OPTIONS)
-    asked = ("zebra", "badger", *since)
-    found = [record_ids(await index.search(ANNA, make_query(each))) for each in asked]
-    await index.close()
-
-    assert [["aardvark", *since], [], *([name] for name in since)] == found
-
-
-async def test_parts_from_before_a_backup_are_kept(
-    url: str, postgres: Any, new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What had not seen more than was put back goes on from there."""
-    folder = new_folder()
-    await write(url, folder, "aardvark")
-    backup = Backup(postgres, url)
-    await write(url, new_folder(), "badger")
-    backup.put_back()
-    await write(url, new_folder(), "civet")
-    with monkeypatch.context() as patch:
-        patch.setattr("shutil.rmtree", lambda *_, **__: pytest.fail("built anew"))
-        index = await PostgresIndex.open(url, folder, OPTIONS)
-    found = record_ids(await index.search(ANNA, make_query("zebra")))
-    await index.close()
-
-    assert ["aardvark", "civet"] == found
 
 
 async def leaking(engine: Contexture) -> set[str]:
@@ -108,7 +65,7 @@ async def leaking(engine: Contexture) -> set[str]:
 async def test_a_process_that_runs_through_a_restore_answers_from_what_there_is(
     since: list[str], url: str, postgres: Any, new_folder: Callable[[], Path]
 ) -> None:
-    """It builds its parts anew, remembers no answer from before, and collections that are gone are gone."""
+    """It remembers no answer from before, and collections that are gone are gone."""
 
     def pump(name: str) -> Record:
         return Record(id=name, text=f"The {name} pump leaks.", acl=(PUBLIC,))
@@ -122,7 +79,6 @@ async def test_a_process_that_runs_through_a_restore_answers_from_what_there_is(
         await one.add([pump("second")])
         before = await leaking(one)
         await one.create(Collection(name="later"))
-        one.index._listener.stop()  # so that it sees the last of the writes alone
         backup.put_back()
         for name in since:
             await other.add([pump(name)])
@@ -137,11 +93,9 @@ async def test_a_process_that_runs_through_a_restore_answers_from_what_there_is(
     assert "later" not in known
 
 
-async def test_a_collection_from_before_a_restore_leaves_nothing_to_one_of_its_name(
-    url: str, postgres: Any, new_folder: Callable[[], Path]
-) -> None:
+async def test_a_collection_from_before_a_restore_leaves_nothing_to_one_of_its_name(url: str, postgres: Any) -> None:
     """Made again, it is searched by meaning just as by a process that never saw the first one."""
-    one = await PostgresIndex.open(url, new_folder(), OPTIONS)
+    one = await PostgresIndex.open(url, OPTIONS)
     backup = Backup(postgres, url)
     await one.create(ANNA, COLLECTION)
     await one.upsert(ANNA, NAME, [prepare_record(make_record(f"old{at}"), vector=NORTH) for at in range(3)])
@@ -149,7 +103,7 @@ async def test_a_collection_from_before_a_restore_leaves_nothing_to_one_of_its_n
     gone = [each.name for each in await one.collections(ANNA)]
     await one.create(ANNA, COLLECTION)
     await one.upsert(ANNA, NAME, [prepare_record(make_record(f"new{at}"), vector=EAST) for at in range(4)])
-    other = await PostgresIndex.open(url, new_folder(), OPTIONS)
+    other = await PostgresIndex.open(url, OPTIONS)
     found = [[(hit.record.id, hit.scores) for hit in await each.search(ANNA, make_query(vector=EAST, k=2))]
              for each in (one, other)]  # fmt: skip
     await one.close()

@@ -62,6 +62,22 @@ async def test_tenants_take_turns(queue):
     assert ["l1", "q1", "l2", "l3"] == done
 
 
+async def test_with_threads_one_tenant_waits_for_no_other():
+    """Its writes run beside a running one of another tenant, which goes on with its own in order, also at the end."""
+    queue, done = WriteQueue(threads=2), []
+    held, running = await hold(queue)
+    behind = [asyncio.create_task(queue.run("loud", lambda at=at: done.append(at))) for at in (1, 2)]
+    for _ in range(3):
+        await queue.run("quiet", lambda: done.append("q"))
+    slow = queue.running_seconds() > 0
+    held.go.set()
+    await asyncio.to_thread(queue.close)
+    await asyncio.gather(running, *behind)
+
+    assert ["q", "q", "q", 1, 2] == done
+    assert slow
+
+
 async def test_a_waiting_write_whose_caller_is_gone_is_not_run(queue):
     """It leaves the queue, and those behind it run."""
     done = []

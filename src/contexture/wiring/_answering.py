@@ -215,8 +215,8 @@ def out_of_reach(settings: Settings) -> tuple[str, ...]:
     """Name the copies of texts that no store of this process holds, for receipts."""
     found = ["backups, until they are replaced", "capsules, answers and exports that were saved to files"]
     if settings.database:
-        found.append("rows of PostgreSQL until it vacuums, its log archives, and titles in search files of processes")
-        found.append("ids, without texts, in the log of the last 100,000 writes to PostgreSQL")
+        found.append("rows of PostgreSQL until it vacuums, and its log archives")
+        found.append("ids, without texts, in PostgreSQL's list of the records that recent writes touched")
     if settings.in_qdrant:
         found.append("segments of Qdrant until it optimizes them, and its snapshots")
     if settings.memory_url:

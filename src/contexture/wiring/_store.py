@@ -64,9 +64,10 @@ async def open_postgres(address: str, options: IndexOptions) -> Index:
     """Open the index over a database."""
     if not address.startswith(_POSTGRES_SCHEMES):
         raise UnknownAdapter(_unknown_place(address))
-    from contexture.adapters.index.postgres.index import PostgresIndex
+    from contexture.adapters.index.postgres.index import PostgresIndex, PostgresOptions
 
-    return await PostgresIndex.open(address, options.settings.home / "replicas", _embedded_options(options))
+    chosen = PostgresOptions(vectors=options.vectors, exact_limit=options.settings.postgres_exact_limit)
+    return await PostgresIndex.open(address, chosen)
 
 
 async def open_qdrant(address: str, options: IndexOptions) -> Index:
@@ -78,9 +79,11 @@ async def open_qdrant(address: str, options: IndexOptions) -> Index:
         from contexture.adapters.index.qdrant.collection_indexes import QdrantOverSqlite
 
         return await QdrantOverSqlite.open_with_server(settings.home, chosen, server)
+    from contexture.adapters.index.postgres.index import PostgresOptions
     from contexture.adapters.index.qdrant.over_postgres import QdrantOverPostgres
 
-    return await QdrantOverPostgres.open_with_server(settings.database, settings.home / "replicas", chosen, server)
+    layout = PostgresOptions(vectors=options.vectors, exact_limit=settings.qdrant_exact_limit)
+    return await QdrantOverPostgres.open_with_server(settings.database, layout, server)
 
 
 def _unknown_place(address: str) -> str:

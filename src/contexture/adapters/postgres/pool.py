@@ -31,8 +31,10 @@ _DEFAULTS: Mapping[str, Any] = {
 # The timeouts keep a process that hangs in a write from blocking the others for ever. JIT compilation and repeated
 # planning cost more than they save here. Set by SQL, because connection poolers do not pass options on.
 _SESSION = (
-    "SET search_path TO {}; SET lock_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s'; "
-    "SET jit = off; SET plan_cache_mode = force_generic_plan"
+    "SET search_path TO {}, public; SET lock_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s'; "
+    "SET jit = off; SET plan_cache_mode = force_generic_plan; SET work_mem = '32MB'; "
+    "SET max_parallel_workers_per_gather = 0; SET random_page_cost = 1.1; SET enable_memoize = off; "
+    "SET hnsw.ef_search = 200; SET hnsw.iterative_scan = strict_order"
 )
 _MAX_IDLE = 16  # idle connections kept in the pool
 _WRITE_REFUSED_ERRORS = (

@@ -13,12 +13,12 @@ from contexture.adapters.conversation.postgres import SESSION_MIGRATIONS as SESS
 from contexture.adapters.graph.postgres import MIGRATIONS as GRAPH
 from contexture.adapters.index.collection_registry import unpack_collection
 from contexture.adapters.index.postgres import write
-from contexture.adapters.index.postgres.packing import pack_records
-from contexture.adapters.index.postgres.record_store import encode_text
-from contexture.adapters.index.postgres.schema import MIGRATIONS as INDEX
+from contexture.adapters.index.postgres.index import prepare_tables
+from contexture.adapters.index.postgres.schema import ORDINAL_BITS
+from contexture.adapters.index.postgres.write import decode_text, encode_text
 from contexture.adapters.postgres.files import PostgresFiles
 from contexture.adapters.postgres.keys import MIGRATIONS as KEYS
-from contexture.adapters.postgres.migrations import has_schema, migrate
+from contexture.adapters.postgres.migrations import has_schema
 from contexture.adapters.postgres.pool import PostgresPool
 from contexture.adapters.postgres.tables import PostgresTables
 from contexture.adapters.store_migration.migrate import (
@@ -46,8 +46,8 @@ _TABLE_MIGRATIONS = {
     "keys": KEYS,
 }
 _SELECT = (
-    "SELECT record, id, space, header, text, rules, redactions FROM records "
-    "WHERE collection = %s AND tenant = %s AND {} ORDER BY id, space"
+    "SELECT record, passages, id, space, header, text, rules, redactions FROM records "
+    "WHERE part = %s AND {} ORDER BY id, space"
 )
 
 
@@ -58,7 +58,7 @@ class PostgresStore:
         self._pool = PostgresPool(url)
         if existing and not has_schema(self._pool, self._pool.schema):
             raise NotFound(f"there is no store in schema {self._pool.schema!r} of {self._pool.name}")
-        migrate(self._pool, self._pool.schema, INDEX)
+        prepare_tables(self._pool)
         self.name = self._pool.name
         self.records: StoreRecords = PostgresRecords(self._pool)
         self.tables: StoreTables = PostgresStoreTables(self._pool)
@@ -77,9 +77,9 @@ class PostgresRecords:
 
     def list_collections(self) -> Mapping[TenantCollection, Collection]:
         """Every collection of every tenant, with its declared fields."""
-        rows = self._fetch_all("SELECT tenant, name, fields FROM declared ORDER BY tenant, name")
+        rows = self._fetch_all("SELECT tenant, name, fields FROM parts ORDER BY tenant, name")
         return {
-            TenantCollection(name, _decode_text(tenant)): unpack_collection(name, fields)
+            TenantCollection(name, decode_text(tenant)): unpack_collection(name, fields)
             for tenant, name, fields in rows
         }
 
@@ -90,53 +90,60 @@ class PostgresRecords:
 
     def parts(self) -> Mapping[TenantCollection, int]:
         """Number of records by tenant and collection, without empty ones."""
-        rows = self._fetch_all("SELECT collection, tenant, count(*) FROM records GROUP BY collection, tenant")
-        return {TenantCollection(collection, _decode_text(tenant)): count for collection, tenant, count in rows}
+        rows = self._fetch_all(
+            "SELECT name, tenant, count(*) FROM parts JOIN records USING (part) GROUP BY name, tenant"
+        )
+        return {TenantCollection(collection, decode_text(tenant)): count for collection, tenant, count in rows}
 
     def page(self, part: TenantCollection, after: RecordKey, limit: int) -> Sequence[SpacedRecord]:
         """Up to `limit` records of a part with keys greater than `after`, in the order of their keys."""
-        given = (part.collection, encode_text(part.tenant), *map(encode_text, after), limit)
-        return self._select_records("(id, space) > (%s, %s)", given, " LIMIT %s")
+        return self._select_records(part, "(id, space) > (%s, %s)", (*map(encode_text, after), limit), " LIMIT %s")
 
     def get_many(self, part: TenantCollection, ids: Sequence[str]) -> Mapping[RecordKey, SpacedRecord]:
         """All records of a part with these ids."""
-        given = (part.collection, encode_text(part.tenant), [encode_text(id_) for id_ in ids])
-        return {each.key: each for each in self._select_records("id = ANY(%s)", given)}
+        given = ([encode_text(id_) for id_ in ids],)
+        return {each.key: each for each in self._select_records(part, "id = ANY(%s)", given)}
 
     def write(self, part: TenantCollection, records: Sequence[SpacedRecord]) -> None:
         """Write records, replacing those with the same keys."""
-        writer = Scope(tenant=part.tenant, user="migration")
+        scope = Scope(tenant=part.tenant, user="migration")
         for some in split_by_id(records):
-            packed = pack_records([each.prepared for each in some])
-            rows = [row._replace(space=each.space) for row, each in zip(packed, some, strict=True)]
+            packed = write.pack_records([each.prepared for each in some])
+            rows = [write.with_space(row, each.space) for row, each in zip(packed, some, strict=True)]
+            with self._pool.connection() as db:
+                write.ensure_spaces(db, sorted(write.list_vector_spaces(rows)))
             with self._pool.transaction() as db:
-                write.upsert(db, writer, part.collection, rows)
+                writer = write.lock_part(db, write.find_part(db, part.tenant, part.collection))
+                if writer is None:
+                    raise NotFound(f"{part.tenant!r} has no collection {part.collection!r} in {self._pool.name}")
+                writer.upsert(scope, rows)
 
-    def _select_records(self, condition: str, given: Sequence[Any], end: str = "") -> list[SpacedRecord]:
-        rows = self._fetch_all(_SELECT.format(condition) + end, given)
-        numbers = [row[0] for row in rows]
-        passages: dict[int, list[tuple[bytes, bytes]]] = {number: [] for number in numbers}
-        for number, facts, vectors in self._fetch_all(
-            "SELECT p.record, p.facts, v.data FROM passages p JOIN vectors v USING (pid) "
-            "WHERE p.record = ANY(%s) ORDER BY p.record, p.ordinal",
-            (numbers,),
-        ):
-            passages[number].append((facts, vectors))
-        matrices: dict[int, dict[str, bytes]] = {number: {} for number in numbers}
-        for number, name, data in self._fetch_all(
-            "SELECT record, name, data FROM matrices WHERE record = ANY(%s)", (numbers,)
-        ):
-            matrices[number][name] = data
+    def _select_records(
+        self, part: TenantCollection, condition: str, given: Sequence[Any], end: str = ""
+    ) -> list[SpacedRecord]:
+        with self._pool.connection() as db:
+            number = write.find_part(db, part.tenant, part.collection)
+        rows = self._fetch_all(_SELECT.format(condition) + end, (number, *given))
+        records = [row[0] for row in rows]
+        pids = [record << ORDINAL_BITS | at for record, count, *_ in rows for at in range(count)]
+        passages: dict[int, list[tuple[bytes, bytes]]] = {record: [] for record in records}
+        query = "SELECT pid, facts, vectors FROM passages WHERE part = %s AND pid = ANY(%s) ORDER BY pid"
+        for pid, facts, vectors in self._fetch_all(query, (number, pids)):
+            passages[pid >> ORDINAL_BITS].append((facts, vectors))
+        matrices: dict[int, dict[str, bytes]] = {record: {} for record in records}
+        query = "SELECT record, name, data FROM matrices WHERE part = %s AND record = ANY(%s)"
+        for record, name, data in self._fetch_all(query, (number, records)):
+            matrices[record][name] = data
         return [
             SpacedRecord(
-                _decode_text(space),
+                decode_text(space),
                 unpack_record(
                     RecordColumns(
-                        _decode_text(id_), header, _decode_text(text), rules, spans, passages[number], matrices[number]
+                        decode_text(id_), header, decode_text(text), rules, spans, passages[record], matrices[record]
                     )
                 ),
             )
-            for number, id_, space, header, text, rules, spans in rows
+            for record, _, id_, space, header, text, rules, spans in rows
         ]
 
     def _fetch_all(self, query: str, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -158,7 +165,3 @@ class PostgresStoreTables:
         """Set the sequence of a table after its highest key."""
         query = f"SELECT setval(pg_get_serial_sequence('{table}', '{key}'), coalesce(max({key}), 0) + 1, false) FROM {table}"  # noqa: E501, S608 - fixed
         self.run(store, lambda db: db.execute(query).fetchall())
-
-
-def _decode_text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")

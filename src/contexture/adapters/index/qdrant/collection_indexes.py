@@ -23,7 +23,6 @@ from contexture.adapters.index.collection_index import unpack_record
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.index.filters import BUILT_IN, build_payload, record_matches
-from contexture.adapters.index.indexed_store import IndexedStore
 from contexture.adapters.index.qdrant.client import QdrantCollectionLost, QdrantServer, QdrantTooOld
 from contexture.adapters.index.qdrant.collection import NEVER_FILLED, QdrantCollection, TenantLookup, tenant_key
 from contexture.adapters.index.qdrant.search import (
@@ -37,9 +36,10 @@ from contexture.adapters.index.scoring import TermWeights, idf_weights
 from contexture.adapters.index.search_ports import SearchBackend
 from contexture.adapters.index.store_ports import RecordStore
 from contexture.errors import SourceError, SourceUnavailable, StoreUnwritable
+from contexture.ports import Index
 from contexture.types import FieldType, Filter
 
-_I = TypeVar("_I", bound=IndexedStore)
+_I = TypeVar("_I", bound=Index)
 _MAX_UNSENT = 2_000  # passages that a search adds from the record store; a collection that lacks more is filled first
 SendLock = Callable[[], AbstractContextManager[object]]
 """Lock held while points are sent: by one thread of one process at a time, which reads the newest records."""
