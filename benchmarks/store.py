@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import Protocol
 
 from benchmarks.corpus import FIELDS, Owned, records
 from benchmarks.timing import Numbers, Progress, clocked
@@ -13,16 +14,15 @@ from benchmarks.vectors import Synthetic
 
 from contexture.adapters.embedders.cache import CachedEmbedder
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
-from contexture.adapters.index.indexed_store import IndexedStore
 from contexture.adapters.redaction.default import default_redactor
 from contexture.adapters.token_counters import counter_for
 from contexture.builders.query.build import QueryContextBuilder
 from contexture.config import Settings
-from contexture.ports import Embedder
+from contexture.ports import Embedder, Index, Journal, VectorSpaces
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import EnsuredCollection, Preparer
 from contexture.retrieval.search import HybridSearch, ResultCache
-from contexture.types import Collection, PreparedRecord, Scope, Span
+from contexture.types import Collection, PreparedRecord, Record, Scope, Span
 from contexture.wiring import plugins
 from contexture.wiring._core import SystemClock
 
@@ -30,6 +30,10 @@ NAME = "documents"
 MODEL = "gpt-4o"
 THREADS: int = Settings.model_fields["embedder_threads"].default
 EXACT = 1 << 40
+
+
+class SearchedIndex(Index, Journal, VectorSpaces, Protocol):
+    """An index that is searched as it is shipped, in a folder or in a database."""
 
 
 class Pay(Enum):
@@ -77,7 +81,7 @@ class Models:
 class Writer:
     """Prepares and writes records; the clock runs while the store works and stands while they are prepared."""
 
-    def __init__(self, index: IndexedStore, models: Models) -> None:
+    def __init__(self, index: SearchedIndex, models: Models) -> None:
         self._index = index
         self._preparer = Preparer(
             encoders=models.encoders(),
@@ -90,11 +94,15 @@ class Writer:
     async def write(self, block: Sequence[Owned]) -> None:
         """Write a block, one call for each tenant in it."""
         for scope in dict.fromkeys(owned.scope for owned in block):
-            prepared = await self._preparer.prepare([owned.record for owned in block if owned.scope == scope])
-            await self._made.ensure(scope)
-            await self._upsert(scope, prepared)
+            await self.upsert(scope, await self.prepare(scope, [each.record for each in block if each.scope == scope]))
 
-    async def _upsert(self, scope: Scope, prepared: Sequence[PreparedRecord]) -> None:
+    async def prepare(self, scope: Scope, records: Sequence[Record]) -> Sequence[PreparedRecord]:
+        """Prepare records; the clock stands."""
+        await self._made.ensure(scope)
+        return await self._preparer.prepare(records)
+
+    async def upsert(self, scope: Scope, prepared: Sequence[PreparedRecord]) -> None:
+        """Write prepared records; the clock runs."""
         _, seconds = await clocked(lambda: self._index.upsert(scope, NAME, prepared))
         self.seconds += seconds
 
@@ -118,7 +126,7 @@ async def filled(folder: Path, models: Models, size: int, progress: Progress) ->
     return {"ingest_per_s": size / writer.seconds, "optimize_s": optimize}
 
 
-def searcher(index: IndexedStore, encoders: Encoders, *, remembered: int = 0) -> HybridSearch:
+def searcher(index: SearchedIndex, encoders: Encoders, *, remembered: int = 0) -> HybridSearch:
     """Hybrid search as it is shipped; by default no answer is remembered."""
     return HybridSearch(index=index, encoders=encoders, cache=ResultCache(remembered), journal=index, spaces=index)
 

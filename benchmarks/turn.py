@@ -10,10 +10,9 @@ from pathlib import Path
 
 import msgspec
 from benchmarks.corpus import SCOPE, questions, records, warm_up
-from benchmarks.store import MODEL, Clean, Models, Pay, opened, searcher
+from benchmarks.store import MODEL, Clean, Models, Pay, SearchedIndex, opened, searcher
 from benchmarks.timing import Numbers, Progress, Times, each, summary
 
-from contexture.adapters.index.indexed_store import IndexedStore
 from contexture.adapters.redaction.default import default_redactor
 from contexture.adapters.token_counters import counter_for
 from contexture.builders.turn.build import TurnContextBuilder
@@ -46,7 +45,7 @@ async def turns(folder: Path, models: Models, size: int, asked: int, progress: P
     return numbers
 
 
-async def turns_over(index: IndexedStore, models: Models, asked: int) -> Numbers:
+async def turns_over(index: SearchedIndex, models: Models, asked: int) -> Numbers:
     """Turns over the memories that an index holds."""
     numbers: Numbers = {}
     for pay in Pay:
@@ -105,7 +104,7 @@ def _texts(count: int, sentences: int, *, seed: int = 8) -> list[str]:
     return [" ".join(text.split(". ")[:sentences]) for text in found]
 
 
-async def filled_with_memories(index: IndexedStore, models: Models, size: int, progress: Progress) -> None:
+async def filled_with_memories(index: SearchedIndex, models: Models, size: int, progress: Progress) -> None:
     """Write `size` memories of every tenant and reader."""
     memory, done = _memory(index, models, Pay.NOTHING), 0
     for block in records(size):
@@ -118,7 +117,7 @@ async def filled_with_memories(index: IndexedStore, models: Models, size: int, p
         progress(f"remember {size:,} memories", done, size)
 
 
-def _memory(index: IndexedStore, models: Models, pay: Pay) -> LocalMemory:
+def _memory(index: SearchedIndex, models: Models, pay: Pay) -> LocalMemory:
     encoders = models.encoders(pay)
     counters = [counter_for(MODEL)]
     return LocalMemory(
