@@ -151,9 +151,10 @@ class Preparer:
     ) -> list[PreparedRecord]:
         """The prepared records, given the vectors of all passages in order; passages beyond the last have none."""
         vectors = iter(rows)
+        none: Mapping[str, Vector] = {}
         return await self.thread.map(
             lambda each: self._make_prepared(*each, unembedded=unembedded),
-            [(record, [(piece, next(vectors, {})) for piece in pieces]) for record, pieces in drafts],
+            [(record, [(piece, next(vectors, none)) for piece in pieces]) for record, pieces in drafts],
             lambda each: record_characters(each[0]),
         )
 
