@@ -432,7 +432,9 @@ async def test_nothing_answers_a_question_about_a_name_that_is_nowhere() -> None
 
 async def test_a_follow_up_is_answered_with_the_question_before_it() -> None:
     """`and in 2021?` alone has no word of what is asked."""
-    material = "[1] (report)\nNet sales were 9 million in 2022. Net sales were 7 million in 2021. The tax was 3 % in 2021."
+    material = (
+        "[1] (report)\nNet sales were 9 million in 2022. Net sales were 7 million in 2021. The tax was 3 % in 2021."
+    )
     said = await ExtractiveModel().complete(
         [
             {"role": "user", "content": "What were the net sales in 2022?"},

@@ -84,11 +84,11 @@ def _convert_batch(pool: PostgresPool, db: Connection, part: int, tenant: str, r
     query = f"SELECT record, name, data FROM {EARLIER}matrices WHERE record = ANY(%s)"
     for number, name, data in db.execute(query.encode(), (numbers,), binary=True):
         matrices[number].append((name.encode(), data))
-    packed: dict[bytes, list[write.PackedRecord]] = {}
+    packed: dict[bytes, list[write.PreparedRow]] = {}
     for number, id_, acl, digest, header, text, rules, redactions, space in rows:
         record, _ = codec.unpack_header(header, decode_text(id_), "")
         packed.setdefault(space, []).append(
-            write.PackedRecord(
+            write.PreparedRow(
                 id=id_,
                 readers=tuple(json.loads(acl)),
                 columns=(digest.encode(), header, text, rules.encode(), redactions),

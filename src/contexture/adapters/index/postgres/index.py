@@ -174,7 +174,7 @@ class PostgresIndex:
         """
         check_tenant(scope)
 
-        def prepare() -> list[write.PackedRecord]:
+        def prepare() -> list[write.PreparedRow]:
             check_records(records, self._options.vectors)
             return write.pack_records(records)
 

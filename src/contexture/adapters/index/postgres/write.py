@@ -71,7 +71,7 @@ class PackedPassage(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PackedRecord:
+class PreparedRow:
     """A record in its stored form, packed before the transaction.
 
     `space` is its id space; None for the one of its readers and its writer. A record with one is copied from another
@@ -112,7 +112,7 @@ class Writer:
     version: int
     logs: bool
 
-    def upsert(self, scope: Scope, records: Sequence[PackedRecord]) -> None:
+    def upsert(self, scope: Scope, records: Sequence[PreparedRow]) -> None:
         """Write records; raises `NotPermitted` if the scope may not read one that it would replace."""
         spaces = [find_id_space(each.readers, scope) if each.space is None else each.space for each in records]
         written = {each.id: encode_text(space) for each, space in zip(records, spaces, strict=True)}
@@ -240,7 +240,7 @@ class Writer:
         return {readers: found[acl] for readers, acl in acls.items()}
 
     def _copy_records(
-        self, numbers: Sequence[int], access: Sequence[int], spaces: Sequence[bytes], records: Sequence[PackedRecord]
+        self, numbers: Sequence[int], access: Sequence[int], spaces: Sequence[bytes], records: Sequence[PreparedRow]
     ) -> None:
         part = _int4(self.part)
         stored = list(zip(numbers, access, spaces, records, strict=True))
@@ -258,7 +258,7 @@ class Writer:
         if named:
             _copy(self.db, "matrices", (_pack_row((part, _int8(number), name, data)) for number, name, data in named))
 
-    def _copy_passages(self, numbers: Sequence[int], access: Sequence[int], records: Sequence[PackedRecord]) -> None:
+    def _copy_passages(self, numbers: Sequence[int], access: Sequence[int], records: Sequence[PreparedRow]) -> None:
         passages = list(chain.from_iterable(each.passages for each in records))
         if not passages:
             return
@@ -404,13 +404,13 @@ def ensure_spaces(db: Connection, wanted: Iterable[tuple[str, int]]) -> None:
         db.execute("INSERT INTO spaces (name, size) VALUES (%s, %s) ON CONFLICT DO NOTHING", (name, size))
 
 
-def list_vector_spaces(records: Iterable[PackedRecord]) -> set[tuple[str, int]]:
+def list_vector_spaces(records: Iterable[PreparedRow]) -> set[tuple[str, int]]:
     """Name and size of every vector of these records."""
     packed = {passage.vectors for each in records for passage in each.passages}
     return {(name, len(half) // 2) for data in packed for name, half in codec.unpack_vector_bytes(data).items()}
 
 
-def pack_records(prepared: Sequence[PreparedRecord]) -> list[PackedRecord]:
+def pack_records(prepared: Sequence[PreparedRecord]) -> list[PreparedRow]:
     """Records in their stored form; of two with the same id, the last.
 
     Raises `InvalidRequest`, which names the record, for one that cannot be stored.
@@ -447,7 +447,7 @@ def _reader_digest(reader: str) -> bytes:
     return sha256(encode_text(reader)).digest()[:16]
 
 
-def _pack_record(item: PreparedRecord) -> PackedRecord:
+def _pack_record(item: PreparedRecord) -> PreparedRow:
     record = item.record
     if len(item.passages) >> ORDINAL_BITS:
         raise InvalidRequest(f"record {record.id!r} has more than {1 << ORDINAL_BITS} passages")
@@ -462,7 +462,7 @@ def _pack_record(item: PreparedRecord) -> PackedRecord:
             text = record.text[passage.start : passage.end].encode()
             waits = item.unembedded and vectors == _NO_VECTORS
             passages.append(PackedPassage(text, facts, codec.pack_facts(facts), vectors, waits))
-        return PackedRecord(
+        return PreparedRow(
             id=encode_text(record.id),
             readers=record.acl,
             columns=columns,
@@ -474,7 +474,7 @@ def _pack_record(item: PreparedRecord) -> PackedRecord:
         raise InvalidRequest(f"record {record.id!r} cannot be stored: {failure}") from failure
 
 
-def with_space(record: PackedRecord, space: str) -> PackedRecord:
+def with_space(record: PreparedRow, space: str) -> PreparedRow:
     """The record as it is copied from another store, with its id space there."""
     return replace(record, space=space)
 
