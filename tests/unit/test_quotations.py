@@ -260,3 +260,12 @@ async def test_each_quoted_row_is_a_statement_of_its_own():
     assert [(0, 41), (42, 82)] == [(each.sentence_start, each.sentence_end) for each in find_markers("\n".join(right))]
     swapped = await find_unsupported_sentences(f"{right[0]}\nIlse Kern — plot: 2 [1]", {1: source})
     assert [("Ilse Kern — plot: 2 [1]", UnsupportedReason.LABEL)] == [(each.sentence, each.lack) for each in swapped]
+
+
+async def test_a_marker_behind_a_closing_quotation_mark_belongs_to_the_sentence() -> None:
+    """A full stop inside the quotation ends the sentence, and the marker after it would stand alone."""
+    source = "The standard says: new applications should no longer use the valve."
+
+    said = 'The standard says: "new applications should no longer use the valve." [1]\nThe standard is new. [1]'
+
+    assert await find_unsupported_sentences(said, {1: source}) == ()

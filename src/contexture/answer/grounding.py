@@ -83,14 +83,23 @@ async def find_unsupported_sentences(
 
 
 def _split_claims(answer: str) -> list[tuple[int, int]]:
-    """Return the offsets of the sentences; a marker at the end of a line ends one, as in a list of quoted rows."""
+    """Return the offsets of the sentences; a marker at the end of a line ends one, as in a list of quoted rows.
+
+    Markers alone, as behind a closing quotation mark, belong to the sentence before them.
+    """
     found: list[tuple[int, int]] = []
     for start, end in split_sentences(_OMITTED.sub(lambda gap: "," * len(gap[0]), answer)):
         stops = [*_MARKED_LINE_END.finditer(answer, start, end)]
         found += zip(
             [start, *(stop.end() for stop in stops)], [*(stop.start() + 1 for stop in stops), end], strict=True
         )
-    return found
+    claims: list[tuple[int, int]] = []
+    for start, end in found:
+        if claims and not strip_markers(answer[start:end]).strip():
+            claims[-1] = (claims[-1][0], end)
+        else:
+            claims.append((start, end))
+    return claims
 
 
 def word_overlap(sentence: str, sources: Sequence[str]) -> float:
