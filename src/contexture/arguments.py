@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
+from contexture.answer.chat_types import ChatRequest
 from contexture.answer.research import ResearchQuestion, parse_research_question
 from contexture.builders.ask.request import AskRequest, parse_ask
 from contexture.builders.query.request import QueryRequest, query_from_json
@@ -16,6 +18,7 @@ from contexture.conversation import Memory
 from contexture.errors import InvalidRequest
 from contexture.filters import check_form, filter_from_json
 from contexture.ingestion.records import row_to_record
+from contexture.json_objects import parse_object
 from contexture.memory_payloads import memory_from_json
 from contexture.types import Filter, Record, Scope, content_hash
 
@@ -124,6 +127,39 @@ def read_research_question(question: object) -> ResearchQuestion:
 def read_object(request: object, model: type[T], what: str, *, text_field: str) -> T | Mapping[str, Any]:
     """Return a request as it is, or a text as a request of this field alone."""
     return {text_field: request} if isinstance(request, str) else _require_object(request, model, what)
+
+
+def read_chat(request: object, session_id: str) -> ChatRequest:
+    """Return a message from one, from its JSON, or from a text, which is one of the session.
+
+    Raises `InvalidRequest` for anything else.
+    """
+    if isinstance(request, str):
+        return ChatRequest(message=request, session_id=session_id)
+    found = _require_object(request, ChatRequest, "a message")
+    if isinstance(found, ChatRequest):
+        return found
+    parsed = parse_object(ChatRequest, found, what="a message")
+    return parsed if parsed.session_id else replace(parsed, session_id=session_id)
+
+
+def read_path(path: object) -> Path:
+    """Return a path from one or from a text; raises `InvalidRequest` for anything else."""
+    if isinstance(path, str | Path):
+        return Path(path)
+    raise InvalidRequest(f"a path must be a text or a pathlib.Path, not {type(path).__name__}")
+
+
+def check_text(query: object) -> None:
+    """Raise `InvalidRequest` for a query that is no text."""
+    if not isinstance(query, str):
+        raise InvalidRequest(f"the query must be a text, not {type(query).__name__}")
+
+
+def check_time(now: object) -> None:
+    """Raise `InvalidRequest` for a time that is neither a `datetime` nor None."""
+    if now is not None and not isinstance(now, datetime):
+        raise InvalidRequest(f"now must be a datetime, such as datetime(2024, 5, 1, tzinfo=UTC), not {now!r}")
 
 
 def check_limit(limit: object, most: int | None = None) -> None:

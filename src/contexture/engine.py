@@ -449,7 +449,7 @@ class Contexture:
         report = ctx.ingest("handbook", "report.pdf")
         """
         loader = FileLoader(engine=self, scope=self._resolve(scope), again=again, progress=progress)
-        return await loader.load([Path(path) for path in paths], kind=kind, readers=readers)
+        return await loader.load([arguments.read_path(path) for path in paths], kind=kind, readers=readers)
 
     async def remember(
         self, memories: MemoryLike | Sequence[MemoryLike], *, scope: Scope | None = None
@@ -466,6 +466,7 @@ class Contexture:
         self, query: str, *, limit: int = 8, scope: Scope | None = None, now: datetime | None = None
     ) -> Sequence[Recalled]:
         """Return the memories that match a query, best first, with known secrets and personal data redacted."""
+        arguments.check_text(query)
         self.check_query(query)
         arguments.check_limit(limit, MAX_TOP_K)
         place = wiring.memory_place(self.settings)
@@ -519,7 +520,9 @@ class Contexture:
         A time in the question that is relative ("last week") is relative to `now`, by default the current time.
         Raises `InvalidRequest` for a query that is empty or too long.
         """
+        arguments.check_time(now)
         asker = self._resolve(scope)
+        arguments.check_text(question)
         self.check_query(question)
         if limit is not None:
             arguments.check_limit(limit)
@@ -589,6 +592,7 @@ class Contexture:
 
         `max_tokens` is the budget, and `model` selects the tokenizer, instead of those that the request names.
         """
+        arguments.check_time(now)
         query = arguments.read_query(request, self.settings, max_tokens)
         self.check_query(query.query)
         chosen = model or query.model
@@ -615,6 +619,7 @@ class Contexture:
         With `remember`, and if the policy allows it, a summary of trimmed history is stored. `with_sources` adds what
         answers the message in records, documents, news and the workspace.
         """
+        arguments.check_time(now)
         said = arguments.read_turn(turn)
         history = said.history if isinstance(said, Turn) else said.get("history")
         if remember and history:
@@ -645,6 +650,7 @@ class Contexture:
 
         See `CommandContextBuilder`.
         """
+        arguments.check_time(now)
         command = arguments.read_object(raw_input, CommandRequest, "a command", text_field="raw_command")
         self.check_query(command.args if isinstance(command, CommandRequest) else command.get("args"))
         await self._load_embedders()
@@ -669,6 +675,8 @@ class Contexture:
 
         See `ResearchContextBuilder`.
         """
+        arguments.check_time(now)
+        arguments.check_text(query)
         self.check_query(query)
         await self._load_embedders()
         built = await self.research.build_context(
@@ -696,6 +704,7 @@ class Contexture:
 
         See `AskContextBuilder`.
         """
+        arguments.check_time(now)
         asked = arguments.read_ask(request)
         self.check_query(asked.query)
         await self._load_embedders()
@@ -910,6 +919,8 @@ async def open_store(
         built = await ctx.build("who repairs the pump?")
     """
     settings = _resolve_settings(where)
+    if settings.home.is_file():
+        raise InvalidRequest(f"'{settings.home}' is a file, not a folder; a store is a folder")
     encoders = wiring.encoders(settings)
     with wiring.lock_folder(settings):
         store = await wiring.index(settings, encoders)
@@ -930,4 +941,4 @@ async def open_store(
 def _resolve_settings(where: Path | str | Settings | None) -> Settings:
     if isinstance(where, Settings):
         return where
-    return Settings() if where is None else Settings(home=Path(where))
+    return Settings() if where is None else Settings(home=arguments.read_path(where))

@@ -16,7 +16,7 @@ from uuid import uuid4
 from contexture.answer.chat_types import ChatRequest, ChatResult, ChatStep
 from contexture.answer.commands.answer import CommandAnswer
 from contexture.answer.research import ResearchAnswer, ResearchQuestion
-from contexture.arguments import read_object, read_research_question
+from contexture.arguments import check_time, read_chat, read_object, read_research_question
 from contexture.blocks.workspace import Workspace
 from contexture.builders.command.request import CommandRequest
 from contexture.config import Settings
@@ -276,16 +276,17 @@ class SyncContexture(_Blocking[Contexture]):
         """The scope of calls that name none."""
         return self.engine.scope
 
-    def chat(self, request: ChatRequest | str, *, scope: Scope | None = None, now: datetime | None = None) -> ChatSteps:
+    def chat(
+        self, request: ChatRequest | Mapping[str, Any] | str, *, scope: Scope | None = None, now: datetime | None = None
+    ) -> ChatSteps:
         """Return the steps of the answer to a message; `chat(…).result()` is the answer.
 
         Texts without a session belong to one conversation, which lasts until the engine is closed.
         """
         if self.loop.is_closed():
             raise InvalidRequest(_CLOSED)
-        chat_request = (
-            ChatRequest(message=request, session_id=self._session_id) if isinstance(request, str) else request
-        )
+        chat_request = read_chat(request, self._session_id)
+        check_time(now)
         steps = self.engine.chat.stream(chat_request, scope=scope or self.scope, now=now)
         return ChatSteps(_iterate_steps(steps, self.loop))
 

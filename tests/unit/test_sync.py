@@ -19,7 +19,7 @@ from contexture.answer.commands.execute import ExecuteCommand
 from contexture.answer.research import AskResearch
 from contexture.blocks.workspace import Workspace
 from contexture.capsule import pack_capsule
-from contexture.errors import InvalidRequest
+from contexture.errors import ContextError, InvalidRequest
 from contexture.news.store import NewsStore
 from contexture.pages.store import PageStore
 from contexture.ports import MemoryService
@@ -151,3 +151,48 @@ def test_a_process_that_closes_nothing_ends_without_a_word(new_folder: Callable[
     assert (0, "") == (done.returncode, done.stderr)
     with contexture.open_sync(folder) as ctx:
         assert "The pump leaks." == ctx.read("pump").text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda ctx: ctx.ask("Who?", now="2024-01-01"), "now must be a datetime"),
+        (lambda ctx: ctx.build("Who?", now="2024-01-01"), "now must be a datetime"),
+        (lambda ctx: ctx.search("Who?", now="2024-01-01"), "now must be a datetime"),
+        (lambda ctx: ctx.chat("Who?", now="2024-01-01"), "now must be a datetime"),
+        (lambda ctx: ctx.search(None), "the query must be a text, not NoneType"),
+        (lambda ctx: ctx.search(5), "the query must be a text, not int"),
+        (lambda ctx: ctx.chat(None), "a message must be a text, a dict or a ChatRequest, not NoneType"),
+        (lambda ctx: ctx.chat({"text": "Hello"}), "unknown field 'text'"),
+        (lambda ctx: ctx.ingest(None), "a path must be a text or a pathlib.Path, not NoneType"),
+    ],
+)
+def test_a_wrong_argument_is_refused_in_one_sentence(
+    tmp_path: Path, wrong: Callable[[SyncContexture], object], said: str
+) -> None:
+    """What cannot be meant is neither searched for nor an error of Python's inside."""
+    with contexture.open_sync(tmp_path) as ctx, pytest.raises(InvalidRequest, match=said):
+        wrong(ctx)
+
+
+def test_a_message_may_be_a_dict(tmp_path: Path) -> None:
+    """A dict without a session belongs to the conversation of the engine, as a text does."""
+    with contexture.open_sync(tmp_path) as ctx:
+        first = ctx.chat("The valve costs 900 euros.").result()
+        second = ctx.chat({"message": "What does the valve cost?"}).result()
+        other = ctx.chat({"message": "What does the valve cost?", "session_id": "other"}).result()
+
+    assert second.session_id == first.session_id
+    assert other.session_id == "other"
+    assert "900 euros" in second.reply
+
+
+def test_a_store_is_a_folder_with_a_name(tmp_path: Path) -> None:
+    """A file, or what is no path, cannot be opened as a store."""
+    file = tmp_path / "notes.md"
+    file.write_text("The valve.", "utf-8")
+
+    with pytest.raises(ContextError, match=r"'.*notes\.md' is a file, not a folder"):
+        contexture.open_sync(file)
+    with pytest.raises(InvalidRequest, match="a path must be a text or a pathlib"):
+        contexture.open_sync(5)  # pyright: ignore[reportArgumentType] - a caller without a type checker
