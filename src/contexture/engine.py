@@ -625,7 +625,7 @@ class Contexture:
         if remember and history:
             remember = (await self.policy.decide(self._resolve(scope), REMEMBER, describe_memories(1))).allowed
         await self.wait_delivered(self._resolve(scope))
-        if not self.settings.memory_url:
+        if with_sources or not self.settings.memory_url:
             await self._load_embedders()
         built = await self.turns.build_for_turn(
             said,

@@ -9,9 +9,10 @@ import pytest
 from pydantic import ValidationError
 
 from contexture.adapters.memory_client import RemoteMemory
+from contexture.builders.sources import SourceFinder
 from contexture.config import Settings
 from contexture.conversation import HealthState
-from contexture.engine import open_store
+from contexture.engine import Contexture, open_store
 from contexture.errors import SourceUnavailable
 from contexture.memory.service import LocalMemory
 from contexture.types import Scope
@@ -82,3 +83,24 @@ async def test_the_key_and_the_question_reach_the_service():
 
     assert str(seen[0].url) == "http://memory.test/base/context/evaluate"
     assert json.loads(seen[0].content)["query"] == "tea"
+
+
+@pytest.mark.parametrize("with_sources", [False, True])
+async def test_a_turn_over_sources_loads_the_embedders_before_it_searches(tmp_path, monkeypatch, with_sources):
+    """A memory service elsewhere needs no embedder here, but the sources are searched here, within a deadline."""
+    done = []
+
+    async def warm(engine):
+        done.append("embedders")
+
+    async def find(finder, asked, cleaner):
+        done.append("search")
+        return []
+
+    monkeypatch.setattr(Contexture, "warm_embedders", warm)
+    monkeypatch.setattr(SourceFinder, "find", find)
+    away = Settings(home=tmp_path, memory_url="http://127.0.0.1:9", memory_max_retries=0)
+    async with open_store(away) as engine:
+        await engine.build_turn("What does the valve cost?", with_sources=with_sources)
+
+    assert done[:2] == (["embedders", "search"] if with_sources else [])
