@@ -50,14 +50,14 @@ def ask(  # noqa: PLR0913, PLR0917 - one parameter an option
     """Answer a QUESTION from everything you may read, or execute a slash command over the news.
 
     A question is answered from memories, records, pages of documents, news and the workspace; --news, --workspace and
-    --memory search only what they name. Every sentence ends with the number of its source. With --research, only pages
-    of documents are searched, also by their pictures. A question on standard input is an object with `query`.
+    --memory search only what they name. Every sentence ends with the number of its source. --research searches only
+    pages of documents, by their text and by their appearance. A question on standard input is an object with `query`.
 
     The slash commands are /ask, /events, /graph, /synthesize and /memory with suggest, store or recall, such as "/ask
     window=24h topic=AI". Every statement names its evidence. A command on standard input is an object with
     `raw_command`, or with `command` and `args`.
 
-    If a source did not answer in time, what was found is printed, and the exit code is 3.
+    If a source does not answer in time, the answer uses the other sources, and the exit code is 3.
     """
     clock = cli.parse_now(now)
     given = cli.read_json_object() if line is None else _read_line(line)

@@ -77,10 +77,10 @@ def salvage(
     common: Common,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder for what can still be read.")],
 ) -> None:
-    """Copy everything that can be read of a damaged store to a new one.
+    """Copy everything readable from a damaged store to a new store.
 
     The damaged store is not changed. Records whose computed parts are lost are prepared again; tables and files with
-    unreadable parts are named. Caches are left out, and are filled again by use.
+    unreadable parts are listed. Caches are not copied, and are filled again during use.
     """
     from contexture.wiring import salvage_store
 
@@ -157,7 +157,7 @@ def migrate(
     source: Annotated[str, typer.Option("--from", metavar="STORE", help="Folder, or postgres://HOST/NAME.")],
     target: Annotated[str, typer.Option("--to", metavar="STORE", help="Folder, or postgres://HOST/NAME.")],
 ) -> None:
-    """Copy everything in one store to another.
+    """Copy everything in one store to another store.
 
     Stop all processes that use either store first. Identical data in the target is skipped, so an interrupted migration
     can be run again. At the end the contents of both stores are compared.
@@ -197,7 +197,7 @@ def register_reindex(app: typer.Typer) -> None:
 
 
 def reindex(common: Common) -> None:
-    """Compute the vectors and terms of all records that you may read again.
+    """Compute again the vectors and terms of all records that you may read.
 
     Needed once after a change of CONTEXTURE_EMBEDDER or an upgrade that improves search; until then records are found
     by their old vectors. Runs beside a service, and continues where an interrupted run ended.

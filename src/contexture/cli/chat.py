@@ -143,7 +143,7 @@ def chat(
 
     With MESSAGE, or with a message on standard input, one answer is printed. In a conversation, `/why` explains the
     last answer, `/session` shows the session id and `/exit` ends it. `/forget SUBJECT`, or "forget what I said about
-    SUBJECT", shows what would be forgotten, asks, and forgets it.
+    SUBJECT", shows what would be forgotten, asks for confirmation, and forgets it.
     """
     piped = _read_piped() if message is None else None
     said = message if message is not None else piped

@@ -177,7 +177,7 @@ def commands(
     directory: FolderArgument,
     window: Annotated[str, typer.Option("--window", metavar="WINDOW", help="Period before each question.")] = "1m",
 ) -> None:
-    """News: how often `/ask` retrieves, quotes and prompts with the articles that answer, asked on a question's day."""
+    """News: how often `/ask` finds the articles that answer, quotes them, and puts them into the prompt."""
     from contexture.evaluation.commands import evaluate_commands
 
     settings, where = common.settings(), require_folder(directory)

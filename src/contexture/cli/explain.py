@@ -33,7 +33,7 @@ def explain(
     build_id: Annotated[str, typer.Argument(metavar="BUILD_ID", help="Printed by `build`.")],
     candidate: Annotated[str | None, typer.Argument(metavar="CANDIDATE", help="One candidate of the build.")] = None,
 ) -> None:
-    """Show why each candidate is in a prompt or not.
+    """Show why each candidate is in a prompt, or why it is not.
 
     Prints the ledger of a recent build, or the smallest change that would have admitted one CANDIDATE.
     """

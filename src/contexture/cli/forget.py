@@ -108,7 +108,7 @@ def audit(
         str, typer.Argument(metavar="ID", help="The id of a record, memory, session or message, or a text.")
     ],
 ) -> None:
-    """Search the whole store for an id, to prove that it is nowhere.
+    """Search the whole store for an id, to prove that nothing of it is left.
 
     Reads every table and file of the store, their logs and free space too, for all tenants. An id of fewer than 8
     characters is searched as a whole word in tables only. The exit code is 1 if the id is found.

@@ -46,7 +46,7 @@ def ingest(  # noqa: PLR0913, PLR0917 - one parameter an option
         list[str],
         typer.Argument(
             metavar="PATH",
-            help="PDF, office, e-mail, EPUB, HTML, image, JSONL, Markdown and text files, folders, or URLs of feeds.",
+            help="PDF, office, CSV, mail, EPUB, HTML, image, JSONL, Markdown or text files; folders; URLs of feeds.",
         ),
     ],
     collection: CollectionOption = None,
@@ -101,9 +101,10 @@ def ingest(  # noqa: PLR0913, PLR0917 - one parameter an option
 ) -> None:
     """Load documents, records, feeds and notes.
 
-    JSONL, Markdown and text files become records; PDF, Word, PowerPoint, Excel, OpenDocument, EPUB, e-mail, HTML and
-    image files become pages, and with `--as documents` so do Markdown and text files. Unchanged records are skipped.
-    Files that cannot be read are listed, and the rest is loaded; the exit code is then 1, or 2 if nothing was loaded.
+    JSONL, Markdown and text files become records; PDF, Word, PowerPoint, Excel, CSV, OpenDocument, EPUB, e-mail, HTML
+    and image files become pages, and with `--as documents` so do Markdown and text files. Unchanged records are
+    skipped. Files that cannot be read are listed, and the rest is loaded; the exit code is then 1, or 2 if nothing was
+    loaded.
     """
     from contexture.ingestion.loader import DEFAULT_FIELDS
 

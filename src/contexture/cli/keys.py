@@ -45,9 +45,9 @@ def add_key(
     """Create a key that acts as one user of one tenant.
 
     --tenant, --user and --group set the identity. --scope sets the permissions: `read` to search and build contexts,
-    `ask` to get answers of models, `write` to load and delete data, `act_for` to name another user of the tenant,
-    `admin` for everything but that, including the administration of the service. The default is read, ask and write.
-    The key is printed only once.
+    `ask` to get answers of models, `write` to load and delete data, `act_for` to act for other users of the tenant,
+    `admin` for everything except `act_for`, including the administration of the service. The default is read, ask and
+    write. The key is printed only once.
     """
     from contexture.types import DEFAULT_RIGHTS, Scope
 

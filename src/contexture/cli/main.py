@@ -58,7 +58,7 @@ class JsonUsageGroup(TyperGroup):
 app = typer.Typer(
     name="contexture",
     cls=JsonUsageGroup,
-    help="Build the context an LLM sees: ranked, permitted, redacted, budgeted, explained.",
+    help="Build the context that a language model sees: permitted, redacted, ranked, within a budget, and explained.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -83,7 +83,7 @@ def main(
         bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Build the context an LLM sees: ranked, permitted, redacted, budgeted, explained."""
+    """Build the context that a language model sees: permitted, redacted, ranked, within a budget, and explained."""
     del version
     ctx.obj = home
 

@@ -128,9 +128,9 @@ def worker(
 ) -> None:
     """Answer the messages of the bus until interrupted.
 
-    CONTEXTURE_BUS is the address of the bus. Each message names the user it is answered for, so give write access to
-    the bus only to those who may act as any user. If a service has the store open, it answers the messages; otherwise
-    this process opens the store.
+    CONTEXTURE_BUS is the address of the bus. Each message names its user, so give write access to the bus only to
+    those who may act as any user. If a service has the store open, it answers the messages; otherwise this process
+    opens the store.
     """
     from contexture.cli._output import log_to_stderr
 
