@@ -1,7 +1,5 @@
 """File beside a store that announces the URL of the running service to commands of the same user."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Reads the arguments of public calls: JSON objects in place of value objects, and records of other libraries."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime

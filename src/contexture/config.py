@@ -1,7 +1,5 @@
 """Every setting, with its default and what it means; the only reader of the environment."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Immutable types of conversations: memories and recall results, session events, replies, health, policy."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

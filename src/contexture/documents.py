@@ -1,7 +1,5 @@
 """Document types and ports: pages as readers produce them, encoded pages, and the reader and encoder protocols."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

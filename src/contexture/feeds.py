@@ -1,7 +1,5 @@
 """Feed types and ports: parsed feeds, fetched feeds, and the protocols of parser, fetcher and validator store."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol

@@ -1,7 +1,5 @@
 """`FileLoader` loads files and folders of any kind into the stores of one engine."""
 
-from __future__ import annotations
-
 from collections.abc import Collection as Some
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@
          {"range": ["time", {"gte": "2026-01-01"}]}]}
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, TypeAlias, cast, get_args

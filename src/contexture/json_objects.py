@@ -4,8 +4,6 @@ A model declares each field once: its type is `Annotated` with `msgspec.Meta` fo
 with a `JsonForm` where its JSON is not what msgspec would read. A field that is null counts as not given.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass

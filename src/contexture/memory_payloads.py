@@ -1,7 +1,5 @@
 """Converts memories to and from the JSON of memory services. Lone surrogates in answers are replaced."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The protocols that adapters implement. Each docstring is the contract; `contexture.testing` checks it."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import UTC, datetime

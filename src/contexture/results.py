@@ -1,7 +1,5 @@
 """Results and their JSON: `to_dict()` of any result is the object that the service sends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, TypeAlias, cast, get_type_hints

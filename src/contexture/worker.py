@@ -4,8 +4,6 @@ Each message is answered once, and the messages of a session in order. Answers c
 from the service that holds the store.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping

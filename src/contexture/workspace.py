@@ -1,7 +1,5 @@
 """Workspace types and ports: blocks in a tree, links, activity, and the protocols of the block store."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, time

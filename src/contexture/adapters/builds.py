@@ -1,7 +1,5 @@
 """Recent builds on disk, so that they can be explained and replayed later, and what each of them copies."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """Byte-pair encodings in compiled code: those of OpenAI's models, and those of models in the format of GPT-2."""
 
-from __future__ import annotations
-
 import gzip
 from base64 import b64decode
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 An error about compiled code names the Debian package of a missing system library.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from importlib import import_module

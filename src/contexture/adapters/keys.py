@@ -1,7 +1,5 @@
 """API keys bound to a tenant, a user and groups, hashed in a SQLite file that only its owner can read."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

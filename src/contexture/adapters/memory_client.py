@@ -1,7 +1,5 @@
 """Clients of a memory service: over HTTP, and between `MemoryService` and clients that exchange JSON payloads."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, cast

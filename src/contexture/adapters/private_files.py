@@ -1,7 +1,5 @@
 """Files and folders of a store, readable by their owner alone whatever the umask is."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from contextlib import closing, suppress

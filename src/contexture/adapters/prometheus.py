@@ -3,8 +3,6 @@
 Labels never contain a tenant, a user or text.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager

@@ -3,8 +3,6 @@
 The file is readable only by its owner, durable at every commit, and safe to use from several threads.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sqlite3

@@ -3,8 +3,6 @@
 It reads files and tables as they are, without the code that wrote them, so that it proves what that code removed.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3

@@ -3,8 +3,6 @@
 `sqlite_errors` translates what SQLite raises, `find_damage` reads a database and its write-ahead log.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

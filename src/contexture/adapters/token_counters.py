@@ -3,8 +3,6 @@
 Exact counts for OpenAI's encodings and the local model, offline, and estimates on the high side for other models.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

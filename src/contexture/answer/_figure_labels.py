@@ -3,8 +3,6 @@
 A figure is reported only if the source itself has the label with another figure: other words for a label are no fault.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Page images in prompts: their token cost for each model family, and how they are attached to messages."""
 
-from __future__ import annotations
-
 import base64
 import math
 import struct

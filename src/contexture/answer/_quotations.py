@@ -4,8 +4,6 @@ White space, hyphenation, Markdown, and the kinds of quotation marks and dashes 
 insertion in brackets splits a quotation into parts, which must follow each other in one source.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence

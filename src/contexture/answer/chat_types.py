@@ -1,7 +1,5 @@
 """Types of a chat exchange: the request, the streamed steps, the result and its memory citations."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -3,8 +3,6 @@
 The file is a built context, an answer, a search result or a capsule.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Answers with citations: a model answers from numbered sources, and its answer is checked against them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field

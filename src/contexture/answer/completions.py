@@ -1,7 +1,5 @@
 """Chat completions: answers a caller's own messages, tools included, with recalled memories added."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace

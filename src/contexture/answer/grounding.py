@@ -1,7 +1,5 @@
 """Checks an answer against its sources: citation markers, figures, names, and unsupported sentences."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Idempotent chat: a message with a `message_id` is answered once, and a repeated one gets the stored reply."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime

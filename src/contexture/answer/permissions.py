@@ -1,7 +1,5 @@
 """Asks the policy: one function for every action, and a memory service that asks before it stores."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from contexture.conversation import Feedback, Memory, Recall, Recalled

@@ -1,7 +1,5 @@
 """Model routing: asks the chosen model, then the fallbacks in order, and records each failure."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass

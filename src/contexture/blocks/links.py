@@ -3,8 +3,6 @@
 Pages by `[[name]]` or `#tag`, blocks by `((id))` or `[text](block:id)`, rows by relation columns.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import unquote

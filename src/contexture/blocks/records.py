@@ -3,8 +3,6 @@
 Facts are redactions, token counts, similarity hash and summary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from contexture import workspace

@@ -1,7 +1,5 @@
 """Renders blocks as Markdown, as plain text for search and as shown to a reader, and summarizes pages."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -3,8 +3,6 @@
 `IndexSync` brings the index up to date after failures and restarts. Blocks are validated before they are stored.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

@@ -3,8 +3,6 @@
 A caller's function as a `TokenCounter`, and an estimate from letters and digits.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Cleaning of every text that a build shows: known secrets are masked, then personal data is redacted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar

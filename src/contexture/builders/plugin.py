@@ -4,8 +4,6 @@ A builder collects candidates, cleans and composes them, and seals a capsule; `p
 above `contexture.builders`: neither adapters nor wiring.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Numbered blocks of stored records in a prompt: messages, blocks, and the variants of each candidate."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Explanations say why a candidate was kept or dropped, and which extra tokens or 
 module knows no builder: each gives a function that composes its prompt again, and `CapsuleReplayer` is given them all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias, TypeVar, cast

@@ -3,8 +3,6 @@
 Each kind is searched as its own builder searches it. `rate_candidates` then puts all kinds on one scale.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Mapping, Sequence

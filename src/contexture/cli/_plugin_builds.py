@@ -1,7 +1,5 @@
 """`contexture build KIND` for the builders of other packages, each a command of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, cast
 

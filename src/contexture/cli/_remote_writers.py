@@ -3,8 +3,6 @@
 Each reports problems by file and line.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection as Some
 from collections.abc import Mapping, Sequence

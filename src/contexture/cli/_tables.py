@@ -1,7 +1,5 @@
 """Ledgers, citations and degradations as rich tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType

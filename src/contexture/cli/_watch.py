@@ -1,7 +1,5 @@
 """`--watch`: loads again whenever a file below the given paths changes."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path

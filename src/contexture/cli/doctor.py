@@ -1,7 +1,5 @@
 """`contexture doctor` checks the installation; `contexture settings` lists every setting, its value and its source."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import typer

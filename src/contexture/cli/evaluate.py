@@ -1,7 +1,5 @@
 """`contexture tokens` counts the tokens of a text; `contexture eval` measures quality on evaluation folders."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Mapping
 from pathlib import Path

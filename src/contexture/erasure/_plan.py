@@ -1,7 +1,5 @@
 """What a request to forget removes: what it names, what repeats it, and the summaries made from it."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Erasure: forgets a user, a session, records or a subject in every place that keeps a copy of their text."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """What the evaluations share: folders of questions with their answers, measures of a ranking, a temporary engine."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

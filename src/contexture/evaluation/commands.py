@@ -1,7 +1,5 @@
 """Evaluates `/ask` on news: whether the gold articles are retrieved, quoted, quoted first, and in the prompt."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Evaluates a corpus with known answers: ranking, contexts within a token budget, spans, memories, pages of PDFs."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Mapping, Sequence

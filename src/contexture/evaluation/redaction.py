@@ -1,7 +1,5 @@
 """Measures on labelled samples how well a redactor finds personal data and credentials."""
 
-from __future__ import annotations
-
 import base64
 import json
 import random

@@ -1,7 +1,5 @@
 """Metrics of workspace contexts: whether they contain the expected records, and whether linked pages score higher."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import re

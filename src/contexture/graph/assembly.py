@@ -3,8 +3,6 @@
 Names of one entity are merged and relations are weighted.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter, defaultdict

@@ -3,8 +3,6 @@
 The rules cover spelling, inflection, script, initials and surnames.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 Extracts entities and relations from records once, caches them, and returns only what the scope may see.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Converts HTML to the plain text that a reader would see."""
 
-from __future__ import annotations
-
 import html
 import re
 

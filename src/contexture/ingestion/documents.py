@@ -3,8 +3,6 @@
 Two files are read at a time. Each file is loaded completely or not at all, and a load can be repeated.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import re

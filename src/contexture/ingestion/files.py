@@ -1,7 +1,5 @@
 """Files below a path in a fixed order, and the records and problems read from them, each with its file and line."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

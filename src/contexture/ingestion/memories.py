@@ -1,7 +1,5 @@
 """Loads files as memories, through the same service that stores memories of conversations."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol

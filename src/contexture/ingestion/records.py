@@ -3,8 +3,6 @@
 A file or row that cannot be read yields a `LoadProblem` with its path and line; reading continues with the others.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Search for framework integrations: a question in, the best passages out, with or without an event loop."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """A Haystack retriever component over Contexture."""
 
-from __future__ import annotations
-
 from contexture.integrations._lookup import AnyContexture, Lookup, passage_metadata
 from contexture.types import Candidate, Filter, Scope
 

@@ -1,7 +1,5 @@
 """A LangChain retriever over Contexture."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from contexture.integrations._lookup import AnyContexture, Lookup, passage_metadata

@@ -1,7 +1,5 @@
 """LlamaIndex integration: a retriever, and a postprocessor that fits the nodes of any retriever into a token budget."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The MCP server: handlers for tools and resources over a service client, served over stdio or streamable HTTP."""
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """HTTP client of the service for MCP handlers: a running service, or the application inside this process."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Recalled memories as candidates: scored by relevance and recency, known secrets masked, corrections first."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Wraps any memory service with a circuit breaker, retries and health reporting."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence

@@ -3,8 +3,6 @@
 A memory with a known idempotency key, or one that only echoes the memories in its prompt, is not stored again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

@@ -5,8 +5,6 @@ and directions: "prices rose 3 %" and "prices rose 4 %" are two stories. Fingerp
 written.
 """
 
-from __future__ import annotations
-
 import re
 import zlib
 from base64 import b64decode, b64encode

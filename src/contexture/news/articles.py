@@ -1,7 +1,5 @@
 """News articles and questions: public types, validation, source domains, and the mapping to index records and back."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

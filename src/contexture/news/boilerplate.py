@@ -5,8 +5,6 @@ lines that a source repeats in unrelated articles.
 """
 # ruff: noqa: E501 - a rule reads best on one line
 
-from __future__ import annotations
-
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence

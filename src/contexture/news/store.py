@@ -3,8 +3,6 @@
 Questions that ask for the latest news and name no subject are ranked by age.
 """
 
-from __future__ import annotations
-
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Reports have the full name of the registrant, and questions a short form of it: 
 ("AMD"), or another spelling ("Coca Cola", "JnJ").
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A question asks for "capital expenditure" where a report says "purchases of prop
 maps the terms of analysts to the captions of statements and to the statement that holds them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Pictures of pages as JPEG files, in a folder per tenant."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from hashlib import sha256

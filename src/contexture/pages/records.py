@@ -4,8 +4,6 @@ The name of the company, the form, and the period are read from the file's name,
 a table are searched together with the caption, the header and the units of the table.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import re

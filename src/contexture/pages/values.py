@@ -1,7 +1,5 @@
 """Value types of documents and pages, document ids, and validation."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

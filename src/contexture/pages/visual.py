@@ -3,8 +3,6 @@
 One vector per page selects candidates, and MaxSim over their rows ranks them.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

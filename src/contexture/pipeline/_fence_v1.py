@@ -3,8 +3,6 @@
 A line that looks like a marker, a code fence or a role is escaped with a leading backslash.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

@@ -4,8 +4,6 @@ Lines are compared by their skeleton, after what decorates them: white space, qu
 signs of a heading. These are skipped first and the rest is matched once, so that no text is slow.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from enum import StrEnum

@@ -4,8 +4,6 @@ They are collected from all sources concurrently, ranked, cut by score and count
 recorded in the trace.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence

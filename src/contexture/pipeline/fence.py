@@ -5,8 +5,6 @@ line that reads as a marker of the prompt's own format, or as a role, is escaped
 Markdown stays as it is. Control tokens of chat templates are disarmed.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence

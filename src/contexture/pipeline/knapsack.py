@@ -5,8 +5,6 @@ a price per token: only items with an alternative that costs less than the gap t
 exactly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum

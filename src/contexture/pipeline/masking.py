@@ -4,8 +4,6 @@ A placeholder in a memory or document is never expanded in a prompt. Only `expan
 arguments of a tool that is about to run; nothing in the pipeline calls it.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 from bisect import bisect_left

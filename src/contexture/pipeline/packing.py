@@ -4,8 +4,6 @@ Types of items with alternative forms and of packing results, `fit_prompt`, whic
 fits, and the verdicts that follow from it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 An operator decides what replaces a value: a reversible placeholder, a mask, or a salted hash.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

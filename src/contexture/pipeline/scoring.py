@@ -3,8 +3,6 @@
 Fusion runs above the `Index` port: an index calls the function that its query brings along.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Packs a whole prompt: every section within its share of the token budget; unused tokens go to other sections."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction

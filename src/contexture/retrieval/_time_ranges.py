@@ -1,7 +1,5 @@
 """The time that a question names, in English or Russian: a day, a month, a year, or one relative to now."""
 
-from __future__ import annotations
-
 import re
 from calendar import monthrange
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Between its pieces, long work of one tenant gives way to the short requests of others (`RequestsInProgress`).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Selects the embedder for each language, and the names under which its vectors are stored."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The messages beside a message: those before it, with which it is embedded a second time, and those at a place."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection as Some
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Each channel proposes passages, reciprocal ranks select the pool, and the signal
 `ResultCache` caches answers with the index version they were computed from.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence

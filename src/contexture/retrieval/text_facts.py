@@ -1,7 +1,5 @@
 """`TextFacts`: facts computed about a whole text when it is written, stored in the record's payload for builds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 Dependencies are coroutines, because FastAPI runs plain functions in a thread pool.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Error responses in one JSON form, with the HTTP status of their code, and the correlation id of each request."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The gateway: publishes messages to the bus, for a worker to answer."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime
 from uuid import uuid4

@@ -1,7 +1,5 @@
 """`IngestJobs`: loads that run after their request was answered, one of a tenant at a time."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from collections import Counter, OrderedDict, deque

@@ -1,7 +1,5 @@
 """Describes request bodies in OpenAPI by the models that parse them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias

@@ -1,7 +1,5 @@
 """Server-sent events from an async iterator; the work stops when the client disconnects."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The HTTP service over one engine: the application, and how it is served."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets

@@ -4,8 +4,6 @@ With a key, the key alone decides. Identity headers are trusted only without key
 command line.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import ipaddress

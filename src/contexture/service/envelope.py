@@ -1,7 +1,5 @@
 """The encoding of every response and the form of errors; imports little, so that `contexture --help` is fast."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.metadata import version
 from typing import Any

@@ -1,7 +1,5 @@
 """Logging of failures: their type and location, without any data that callers sent."""
 
-from __future__ import annotations
-
 import logging
 import re
 import traceback

@@ -3,8 +3,6 @@
 Requests that are not valid HTTP are answered in our error form.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import signal

@@ -1,7 +1,5 @@
 """Doubles of the ports, and conformance suites for adapters; needs the extra `testing`."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 _MISSING = [name for name in ("hypothesis", "pytest", "pytest_asyncio") if find_spec(name) is None]

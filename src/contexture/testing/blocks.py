@@ -10,8 +10,6 @@ class TestMyBlocks(BlockStoreConformance):
 """
 # ruff: noqa: S101, SIM300, PLR2004 - a conformance suite asserts
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 from uuid import uuid4

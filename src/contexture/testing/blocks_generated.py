@@ -1,8 +1,6 @@
 """Generated trees: a block store agrees with a plain model, and hidden blocks change no answer."""
 # ruff: noqa: S101 - a conformance suite asserts
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta

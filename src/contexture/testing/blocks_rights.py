@@ -1,8 +1,6 @@
 """Who may edit, manage, delete and purge blocks, as tests of a block store."""
 # ruff: noqa: S101, SIM300, PLR2004 - a conformance suite asserts
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

@@ -1,8 +1,6 @@
 """Queries about work: blocks by their cells, states and dates, values, and changes; part of `BlockStoreConformance`."""
 # ruff: noqa: S101, SIM300, PLR2004 - a conformance suite asserts
 
-from __future__ import annotations
-
 from datetime import timedelta
 from itertools import product
 

@@ -1,8 +1,6 @@
 """An in-process bus, and the contract of a bus as a test class."""
 # ruff: noqa: S101, PLR2004 - a conformance suite asserts
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Doubles of the ports: small, deterministic, offline."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 """The contract of an embedder as a test class: subclass it, provide an `embedder` fixture, inherit the tests."""
 # ruff: noqa: S101 - a conformance suite asserts
 
-from __future__ import annotations
-
 import numpy as np
 
 from contexture.ports import Embedder

@@ -1,7 +1,5 @@
 """A block store in memory: every read of the port, computed the slow and obvious way."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta

@@ -10,8 +10,6 @@ class TestMyIndex(IndexConformance):
 """
 # ruff: noqa: S101 - a conformance suite asserts
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ class TestMyIndex(IndexConformance, IndexPrivateIdTests): ...
 """
 # ruff: noqa: S101 - a conformance suite asserts
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Prepared records and queries made by hand, for tests that need no embedder."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,8 +1,6 @@
 """Searches, scrolling, refused calls, and rows of vectors stored with a record; part of `IndexConformance`."""
 # ruff: noqa: S101 - a conformance suite asserts
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime

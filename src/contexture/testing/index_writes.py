@@ -1,8 +1,6 @@
 """Writing and reading back; part of `IndexConformance`."""
 # ruff: noqa: S101, PLR2004 - a conformance suite asserts
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import uuid4

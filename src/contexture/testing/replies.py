@@ -4,8 +4,6 @@ One store may serve all tests, because every test writes as a tenant of its own.
 """
 # ruff: noqa: S101 - a conformance suite asserts
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from datetime import timedelta

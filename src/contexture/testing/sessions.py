@@ -9,8 +9,6 @@ class TestMySessions(SessionStoreConformance):
 """
 # ruff: noqa: S101, PLR2004, SIM300 - a conformance suite asserts
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from uuid import uuid4

@@ -1,7 +1,5 @@
 """Hypothesis strategies for scopes, records and filters."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from hypothesis import strategies as st

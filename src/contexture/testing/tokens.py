@@ -1,8 +1,6 @@
 """The contract of a token counter as a test class: subclass it, provide a `counter` fixture, inherit the tests."""
 # ruff: noqa: S101 - a conformance suite asserts
 
-from __future__ import annotations
-
 import pytest
 
 from contexture.ports import TokenCounter

@@ -1,7 +1,5 @@
 """The language of a text, by script and then by function words, and the stop words of each language."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Copies of a text that are easier to match, with offsets that map back: `MappedText` and `fold_text`."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right

@@ -1,7 +1,5 @@
 """What a question asks for, by its form: everything about the user, or how something was before."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Splits a text into sentences, in any indexed script, and into passages of whole sentences for search."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -4,8 +4,6 @@ The hash is computed once from a text's words, when it is stored; shingles are c
 simpler word split.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache

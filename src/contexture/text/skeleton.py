@@ -8,8 +8,6 @@ Control tokens of chat templates are disarmed: text that spells one no longer be
 first character is enough for every tokenizer, is valid inside JSON, and leaves the text readable.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Rules for English and Russian, without a model. A statement is remembered; quest
 the assistant are not, because a stored question matches itself better than its answer does.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from enum import StrEnum

@@ -8,8 +8,6 @@ words such as `fy2018`. Lemmas have ids of their own, so that they never match a
 so that it also finds records that were written when the index held stems only.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 import zlib

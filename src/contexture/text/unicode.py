@@ -1,7 +1,5 @@
 """Valid Unicode: texts from JSON and file names may hold surrogates, which UTF-8 cannot encode."""
 
-from __future__ import annotations
-
 
 def is_valid_unicode(text: str) -> bool:
     """Whether a text can be written as UTF-8."""

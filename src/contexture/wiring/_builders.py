@@ -1,7 +1,5 @@
 """From settings: the builders for chat turns, slash commands, research questions and workspaces."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """From settings: clock, embedders, index, redaction, search, page encoders and the builder for plain queries."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """From settings: policy, secrets, memory service, message bus and tracing spans."""
 
-from __future__ import annotations
-
 import structlog
 
 from contexture.adapters.bus import registry

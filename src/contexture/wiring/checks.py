@@ -4,8 +4,6 @@ They cover Python, settings, store, models, tokenizers, redaction, bus and optio
 check says what to do.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import sys

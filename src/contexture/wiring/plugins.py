@@ -21,8 +21,6 @@ A plug-in that cannot be used, or hangs when it is imported, stops nothing but i
 does whoever uses its name.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

@@ -1,8 +1,6 @@
 """Earlier versions of blocks, the trash, and the blocks at the top of what a scope may read."""
 # ruff: noqa: S608 - queries are put together from fixed pieces, values are parameters
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Sequence
 from heapq import merge

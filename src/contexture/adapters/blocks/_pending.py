@@ -1,8 +1,6 @@
 """The queue of blocks whose search records are out of date, and the facts computed about blocks."""
 # ruff: noqa: S608 - queries are put together from fixed pieces, values are parameters
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Who may edit and manage a block: rights are stored per block, inherited from its ancestors and checked by writers."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Sequence

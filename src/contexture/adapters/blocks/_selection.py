@@ -4,8 +4,6 @@ Blocks the scope may not read are never counted.
 """
 # ruff: noqa: S608 - queries are put together from fixed pieces, values are parameters
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence

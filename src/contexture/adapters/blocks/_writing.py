@@ -4,8 +4,6 @@ Inherited readers are resolved and links are indexed at write time, so that read
 """
 # ruff: noqa: S608 - queries are put together from fixed pieces, values are parameters
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence

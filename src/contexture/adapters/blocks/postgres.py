@@ -1,7 +1,5 @@
 """The block store in PostgreSQL."""
 
-from __future__ import annotations
-
 from contexture.adapters.blocks.sqlite import StoredBlocks
 from contexture.adapters.postgres.dialect import JSON_FUNCTIONS
 from contexture.adapters.postgres.pool import PostgresPool

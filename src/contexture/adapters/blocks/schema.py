@@ -5,8 +5,6 @@ Migrations, SQL fragments for access control, row decoding, and access classes.
 Every scoped query filters with `readable_condition`; writers see full rows, hidden and deleted ones too.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3

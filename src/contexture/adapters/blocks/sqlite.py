@@ -1,7 +1,5 @@
 """The block store over SQL tables, and its SQLite file with a connection pool: one writer, concurrent readers."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import threading

@@ -8,8 +8,6 @@ Batches are committed here by their own offsets. FastStream would let the client
 a thread of its own, possibly after the next batch was consumed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ durable consumer with at most one unacknowledged message, so messages of a key s
 share the topic, and even if one of them fails.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import zlib

@@ -1,7 +1,5 @@
 """Loads message buses by address; a backend is imported only when it is used."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

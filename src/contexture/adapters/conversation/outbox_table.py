@@ -1,7 +1,5 @@
 """The outbox table, with memories that wait for delivery, and all SQL statements on it."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Sessions, replies and the outbox in PostgreSQL, shared by several processes."""
 
-from __future__ import annotations
-
 from contexture.adapters.conversation.sqlite import StoredReplies, StoredSessions
 from contexture.adapters.postgres.pool import PostgresPool
 from contexture.adapters.postgres.tables import PostgresTables

@@ -1,7 +1,5 @@
 """Sessions and replies in SQL tables, and in SQLite files."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Reads HTML files: the visible content, as Markdown."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

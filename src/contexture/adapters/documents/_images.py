@@ -3,8 +3,6 @@
 Decodes images and encodes page images as JPEG with Pillow.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Reads e-mail messages (EML, MSG): headers, text, quoted replies apart, and attachments through the other readers."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 import mimetypes

@@ -1,7 +1,5 @@
 """Reads XLSX, CSV, EPUB and ODT files as Markdown pages."""
 
-from __future__ import annotations
-
 import csv
 import io
 import posixpath

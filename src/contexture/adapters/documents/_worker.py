@@ -5,8 +5,6 @@ to stdout. Replies are decoded by type, so a compromised reader cannot make its 
 (RLIMIT_AS) is limited for the process, and CPU seconds (RLIMIT_CPU) for each file.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import sys

@@ -3,8 +3,6 @@
 Readers are imported lazily, by module path, when the first file of their type arrives.
 """
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable
 from importlib import import_module

@@ -3,8 +3,6 @@
 Archives that would unpack to too much, and XML with entities, are refused before they are opened.
 """
 
-from __future__ import annotations
-
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A pool of child processes that read documents; a process is killed when a file exceeds its time or memory limit."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process

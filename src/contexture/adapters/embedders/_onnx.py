@@ -5,8 +5,6 @@ written: float, int8 and int64 tensors, and attributes that are numbers or lists
 do the same and is 25 MB.
 """
 
-from __future__ import annotations
-
 import asyncio
 import struct
 from abc import ABC, abstractmethod

@@ -3,8 +3,6 @@
 A file that cannot be read or written is closed and reported in `degraded`; embedding continues without it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 from collections import OrderedDict

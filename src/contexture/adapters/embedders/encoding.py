@@ -1,7 +1,5 @@
 """Helpers shared by embedders: encodable texts, unit vectors, and the calibration from cosine to similarity."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

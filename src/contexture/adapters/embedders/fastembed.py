@@ -3,8 +3,6 @@
 Needs `contexture-ai[fastembed]`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Sequence

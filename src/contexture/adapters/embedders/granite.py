@@ -5,8 +5,6 @@ the header's order. An `i8` tensor is row-major int8 followed by one float32 sca
 model, a RoBERTa encoder, is built from them in memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

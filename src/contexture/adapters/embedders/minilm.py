@@ -3,8 +3,6 @@
 If the processor multiplies int8 exactly, matrix products use the int8 weights instead of weights converted to float.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path

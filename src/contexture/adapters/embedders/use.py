@@ -1,7 +1,5 @@
 """Sentence vectors in sixteen languages: Universal Sentence Encoder multilingual v3, in numpy."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Extracts the main text of web pages with trafilatura (extra `web`)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any, cast
 

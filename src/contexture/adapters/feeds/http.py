@@ -3,8 +3,6 @@
 Stores the ETag and Last-Modified of each feed for conditional requests.
 """
 
-from __future__ import annotations
-
 import asyncio
 import calendar
 import ipaddress

@@ -3,8 +3,6 @@
 Importing this module raises `ImportError` when the models are not installed; they are loaded on first use.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence

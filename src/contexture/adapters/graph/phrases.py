@@ -1,7 +1,5 @@
 """Entity recognition without a model: capitalised phrases that do not only occur at the start of a sentence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

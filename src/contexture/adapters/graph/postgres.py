@@ -1,7 +1,5 @@
 """Cache of entities and relations extracted from records, in PostgreSQL."""
 
-from __future__ import annotations
-
 from contexture.adapters.graph.sqlite import StoredGraphCache
 from contexture.adapters.postgres.pool import PostgresPool
 from contexture.adapters.postgres.tables import PostgresTables

@@ -1,7 +1,5 @@
 """Cache of entities and relations extracted from records, in SQL tables and in a SQLite file."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path

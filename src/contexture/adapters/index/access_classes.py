@@ -1,7 +1,5 @@
 """Access classes: records of one tenant with the same readers share a class; a scope may read some classes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Append-only NumPy arrays that can be read while they grow."""
 
-from __future__ import annotations
-
 from typing import Generic, TypeVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Checks of records, queries and collections, made before an index reads or writes anything."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Binary encoding of record headers, passage facts, vectors and spans in the record stores."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any

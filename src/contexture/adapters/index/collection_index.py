@@ -3,8 +3,6 @@
 Search is exact and reads only what the scope may read where that is little; hidden passages affect no result.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor

@@ -1,7 +1,5 @@
 """Search indexes of the embedded store: one per tenant and collection, loaded when first asked, evicted by memory."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping

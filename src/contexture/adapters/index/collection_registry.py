@@ -1,7 +1,5 @@
 """Collections by tenant, with the fields that filters may name."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from functools import lru_cache

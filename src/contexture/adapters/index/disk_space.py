@@ -1,7 +1,5 @@
 """Free disk space check, made before a store writes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from shutil import disk_usage
 

@@ -1,7 +1,5 @@
 """Filters: checked against a collection's fields, evaluated on a record."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Hits of a search: candidates of all channels, fused as the query says, then read and scored by every channel."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 

@@ -4,8 +4,6 @@ So a write never fails, or succeeds, because of what only somebody else may read
 of one id, its own comes first and hides the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from contexture.types import ReadersScope, Scope

@@ -1,7 +1,5 @@
 """Base class of indexes that keep records in a database and search them in rebuildable search indexes."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from abc import abstractmethod

@@ -1,7 +1,5 @@
 """Journal of recent writes by set of readers, from which caches learn which records changed."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """File lock that lets only one process open an embedded store."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Binary encoding of matrices: each number as int8, with one scale per row."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

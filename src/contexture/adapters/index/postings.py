@@ -1,7 +1,5 @@
 """Posting lists in memory: by key, positions and a small number each; append-only, and readable while they grow."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias

@@ -1,7 +1,5 @@
 """Reader latch: `close()` waits for running readers and refuses new ones."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager

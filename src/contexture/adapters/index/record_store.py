@@ -3,8 +3,6 @@
 It is the source of truth; every search index can be rebuilt from it.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import threading

@@ -1,7 +1,5 @@
 """Index that routes each collection to one of several indexes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from contexture.ports import Index, PrivateIds

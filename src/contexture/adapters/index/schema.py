@@ -1,7 +1,5 @@
 """Schema of the embedded store, as an append-only list of migrations."""
 
-from __future__ import annotations
-
 import sqlite3
 
 from contexture.errors import SourceUnavailable

@@ -5,8 +5,6 @@ it holds, hidden ones too. Sums of integers do not, as long as they are exact: b
 arithmetic.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 All of them can be rebuilt from the record store.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Protocols of the record store: the part that search indexes are rebuilt from, and the read side."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol

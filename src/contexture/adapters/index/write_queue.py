@@ -1,7 +1,5 @@
 """`WriteQueue`: the writes of a store, in threads of their own; those of one tenant one after another."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import OrderedDict, deque

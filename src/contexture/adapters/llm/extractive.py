@@ -1,7 +1,5 @@
 """Extractive answers without a language model: sentences of the prompt that match the question, quoted verbatim."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

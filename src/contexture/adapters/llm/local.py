@@ -1,7 +1,5 @@
 """SmolLM2 chat model in this process, through llama.cpp."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import tempfile

@@ -1,7 +1,5 @@
 """The local model, or a placeholder while a system library that it needs is missing."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Sequence
 
 import structlog

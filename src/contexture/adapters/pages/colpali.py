@@ -1,7 +1,5 @@
 """Page encoder for page images: a ColPali-family model computes a vector for every patch of a page."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from io import BytesIO

@@ -1,7 +1,5 @@
 """Policies evaluated by an Open Policy Agent over HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from typing import Any, cast

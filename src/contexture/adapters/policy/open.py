@@ -1,7 +1,5 @@
 """Constant policies: allow everything if no policy is configured, deny everything if it cannot be loaded."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from contexture.conversation import Decision, HealthState

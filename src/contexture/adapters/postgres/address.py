@@ -1,7 +1,5 @@
 """Parsing of PostgreSQL database URLs: driver options, schema, and a name without credentials."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

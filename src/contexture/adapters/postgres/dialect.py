@@ -3,8 +3,6 @@
 SQLGlot parses and writes them; this module translates what has no counterpart, on the parsed statement.
 """
 
-from __future__ import annotations
-
 import json
 from functools import lru_cache
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Small files in PostgreSQL, by place and name: build capsules, page images, a store's salt."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sqlite3

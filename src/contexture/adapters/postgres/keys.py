@@ -1,7 +1,5 @@
 """API keys in PostgreSQL, for all services that share a store."""
 
-from __future__ import annotations
-
 import hashlib
 import sqlite3
 import threading

@@ -1,7 +1,5 @@
 """Schema migrations in PostgreSQL; each runs once, also with several processes."""
 
-from __future__ import annotations
-
 from contexture.adapters.postgres.pool import Connection, PostgresPool
 from contexture.errors import SourceUnavailable
 

@@ -1,7 +1,5 @@
 """Connection pool of one PostgreSQL database, shared by the threads of a process."""
 
-from __future__ import annotations
-
 import select
 import threading
 from collections.abc import Generator, Mapping

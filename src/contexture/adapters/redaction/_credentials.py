@@ -7,8 +7,6 @@ Nothing is verified over the network, and entropy is not used. Patterns of detec
 OpenAI, keyword assignments, private keys) are replaced by our own.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import cast

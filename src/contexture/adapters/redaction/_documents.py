@@ -4,8 +4,6 @@ Each number is redacted near a mention of its document only: a check digit accep
 mention decides.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Redaction of people, places and addresses with small local models: spaCy for English, natasha for Russian."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence

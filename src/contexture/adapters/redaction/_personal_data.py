@@ -4,8 +4,6 @@ E-mail, payment cards, IBAN, IP addresses, American and Russian document numbers
 context words and check digits.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from itertools import starmap

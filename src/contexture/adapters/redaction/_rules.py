@@ -4,8 +4,6 @@ A rule is a pattern with further conditions: a checksum, a word nearby. Patterns
 are bounded or possessive.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence

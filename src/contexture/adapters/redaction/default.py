@@ -3,8 +3,6 @@
 Also `CompositeRedactor`, which combines several redactors, and `NoopRedactor`, which finds nothing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise

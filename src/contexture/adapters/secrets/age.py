@@ -1,7 +1,5 @@
 """Secrets from a file of `KEY=value` lines that is encrypted with age."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Secrets from a file of `KEY=value` lines, from prefixed environment variables, and from several sources combined."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

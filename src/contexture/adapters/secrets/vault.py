@@ -1,7 +1,5 @@
 """Secrets from a HashiCorp Vault KV store, version 2."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import httpx

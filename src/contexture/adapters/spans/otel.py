@@ -1,7 +1,5 @@
 """OpenTelemetry spans, named after its semantic conventions for generative AI."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial

@@ -1,7 +1,5 @@
 """A store in a folder, as the source or target of a migration."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing

@@ -1,7 +1,5 @@
 """A store in PostgreSQL, as the source or target of a migration."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar

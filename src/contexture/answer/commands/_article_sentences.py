@@ -1,7 +1,5 @@
 """Articles as redacted sentences: reading and citing them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The builder of questions over everything: clean, find candidates of every kind, redact, compose, seal a capsule."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime

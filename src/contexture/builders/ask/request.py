@@ -1,7 +1,5 @@
 """The request of a question over everything, `AskRecipe`, and the JSON form stored in capsules."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, cast

@@ -1,7 +1,5 @@
 """What the builder of questions over everything returns: `AskContext`, its sources, and the kinds that hold nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, cast

@@ -1,7 +1,5 @@
 """The command builder: parse, resolve parameters, search articles, redact, compose, validate."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace

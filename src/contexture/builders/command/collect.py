@@ -4,8 +4,6 @@ When too few documents are found, widen the window, drop filters, disable the re
 deadline.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta

@@ -3,8 +3,6 @@
 Experiment arm, parameters with defaults, limits, graph and memory plans, models.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass

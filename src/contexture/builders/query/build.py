@@ -1,7 +1,5 @@
 """The query builder: mask and redact the question, search, redact candidates, compose, seal a capsule."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime

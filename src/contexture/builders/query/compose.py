@@ -3,8 +3,6 @@
 Pure, so that a capsule rebuilds the same bytes. Every candidate gets a verdict in the ledger.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """The requests of a plain query and of a search, `QueryRecipe`, and the JSON form of a query stored in capsules."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias

@@ -1,7 +1,5 @@
 """What a query builder returns: `QueryContext`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast

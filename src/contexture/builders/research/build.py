@@ -3,8 +3,6 @@
 A found page becomes a candidate with sentences, signals, citation and masked secrets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Rendering of research sources: headers, fenced blocks, messages, and the variants of each page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 

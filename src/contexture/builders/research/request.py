@@ -1,7 +1,5 @@
 """The request of a research question, `ResearchRecipe`, validation, and the JSON form stored in capsules."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum

@@ -3,8 +3,6 @@
 `ResearchContext`, `SourceDocument`, and search results as plain JSON objects, each page once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, cast

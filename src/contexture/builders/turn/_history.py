@@ -1,7 +1,5 @@
 """Messages of a turn: cleaning, which of them stay together, where history is cut, and which memories repeat it."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Sequence

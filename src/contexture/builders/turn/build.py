@@ -1,7 +1,5 @@
 """The turn builder: recall memories, redact, compose within the token limit, submit a summary of trimmed history."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence

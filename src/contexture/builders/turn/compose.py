@@ -3,8 +3,6 @@
 Pure, so that a capsule rebuilds the same bytes. Every memory and message gets a verdict in the ledger.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext

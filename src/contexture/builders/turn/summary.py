@@ -3,8 +3,6 @@
 Made off the request path, by a model or as an extract, and stored as memories at least once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Callable, Sequence

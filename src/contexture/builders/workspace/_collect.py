@@ -4,8 +4,6 @@ They collect blocks around the focus, search results, selected database rows, li
 activity.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 `fit_document` shows as much of a document as fits, the parts nearest the question first, and states what it leaves out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

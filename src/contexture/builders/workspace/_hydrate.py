@@ -1,7 +1,5 @@
 """Hydration of collected blocks: text, title, path, citation, stored facts, and a composite score of five signals."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Awaitable, Mapping, Sequence

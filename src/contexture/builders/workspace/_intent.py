@@ -1,7 +1,5 @@
 """Query intent in English and Russian: block types, due dates and database rows that a query asks for."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Who, what, in which state, when, how many and per what, in English, Russian and 
 a word of the question is a filter when some column that the asker may read has that value.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Rendering of a workspace context as one text: sections, items, and the variants of each block."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Times that a question names, in English, Russian and German: days, weeks, months, and ranges between dates."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """State of one workspace build: request, scope, focus, intent, and the blocks that collectors have found."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field

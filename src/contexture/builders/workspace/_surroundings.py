@@ -1,7 +1,5 @@
 """Completes the lists and sections around the hits of a search, while there is room for them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from contexture.blocks.render import is_bare

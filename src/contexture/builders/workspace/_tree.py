@@ -1,7 +1,5 @@
 """Positions in the block tree: distance between blocks, title of the page, path of labels."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Validation of a `ContextPayload`: errors are broken guarantees, warnings are losses of quality."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 Load the focus, collect around it, hydrate, redact, summarize, compose, return a `ContextPayload`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Configuration of the workspace builder: token budget, collectors, score weights, truncation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

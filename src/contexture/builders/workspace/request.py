@@ -1,7 +1,5 @@
 """The request for a workspace context, and the redacted `ContextPlan` made from it, which a capsule stores."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Reads blocks and activity from our own JSON: a list or a nested tree; dates may be offsets from now."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

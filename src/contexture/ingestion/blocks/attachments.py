@@ -3,8 +3,6 @@
 A document has the readers that its block has in the store, so that a page that was locked by hand locks its files too.
 """
 
-from __future__ import annotations
-
 import os
 import posixpath
 import re

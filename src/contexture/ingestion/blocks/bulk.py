@@ -3,8 +3,6 @@
 A piece is all or nothing; if it is refused, its blocks are written one by one and each refusal is reported.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence

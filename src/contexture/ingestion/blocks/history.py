@@ -1,7 +1,5 @@
 """The snapshot of the last import of a source: the id, order and time of each block, one file per tenant and source."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Container

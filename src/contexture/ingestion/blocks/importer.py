@@ -1,7 +1,5 @@
 """Imports a source into a workspace: writes what changed, deletes what is gone, and reports broken links."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

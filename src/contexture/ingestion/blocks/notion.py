@@ -1,7 +1,5 @@
 """Reads a Notion export: Markdown pages and CSV databases, from a folder or a zip archive."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace

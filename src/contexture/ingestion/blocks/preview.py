@@ -1,7 +1,5 @@
 """What an import would write, without writing it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Who may read which folders and pages of a source, by their paths; the most specific path decides."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Files that are too large, binary or not UTF-8 are problems; an archive cannot write to disk or exceed `ArchiveLimits`.
 """
 
-from __future__ import annotations
-
 import posixpath
 import zipfile
 import zlib

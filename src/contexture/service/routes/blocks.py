@@ -1,7 +1,5 @@
 """`/v1/ingest/blocks` writes and removes blocks; `/v1/blocks/{id}` shows, changes, moves, copies and restores one."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Generator

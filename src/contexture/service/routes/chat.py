@@ -3,8 +3,6 @@
 The latter answer with the statuses and errors that OpenAI's clients know.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from datetime import datetime

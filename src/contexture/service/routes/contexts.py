@@ -4,8 +4,6 @@
 explanation and capsule.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any, TypeAlias, cast

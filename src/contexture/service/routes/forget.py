@@ -1,7 +1,5 @@
 """`POST /v1/forget`, and `DELETE` of sessions and their events: erasure with a receipt."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Response
 from starlette.convertors import StringConvertor, register_url_convertor
 

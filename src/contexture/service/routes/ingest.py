@@ -1,7 +1,5 @@
 """`POST` and `DELETE /v1/ingest/documents` and `/v1/ingest/articles`: write and remove records, files and articles."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence

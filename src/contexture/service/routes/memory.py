@@ -3,8 +3,6 @@
 Unknown fields of a body are kept as metadata, because other clients send them.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime

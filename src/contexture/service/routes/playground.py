@@ -1,7 +1,5 @@
 """`GET /`: the playground page; and `/v1/demo/memory`, which only a demonstration serves."""
 
-from __future__ import annotations
-
 import hashlib
 import html
 import json

@@ -1,7 +1,5 @@
 """Routes that read what is stored: `POST /v1/search`, records, documents, and the images and regions of pages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated
 

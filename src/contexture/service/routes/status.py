@@ -1,7 +1,5 @@
 """`/health`, `/ready` and `/metrics`, and the warm-up that `/ready` reports."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """The workspace as applications read it: lists with cursors, names, tasks, queries, changes, versions and the trash."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

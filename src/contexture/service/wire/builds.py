@@ -1,7 +1,5 @@
 """Recent builds and load reports as routes and `--json` send them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, NotRequired

@@ -1,7 +1,5 @@
 """Chat messages in every protocol but OpenAI's: HTTP bodies, messages on the bus, and their answers as JSON."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from dataclasses import dataclass, fields
 from typing import Annotated, Any

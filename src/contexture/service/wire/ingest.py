@@ -1,7 +1,5 @@
 """Articles and blocks as the ingest routes accept them, and the reports they return."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, NotRequired, cast
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field

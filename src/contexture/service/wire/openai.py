@@ -1,7 +1,5 @@
 """Bodies and answers of the OpenAI-compatible routes, and their errors."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, cast

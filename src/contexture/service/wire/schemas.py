@@ -1,7 +1,5 @@
 """What OpenAPI says about answers, derived from the types of what is sent; and the types of what only routes send."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cache

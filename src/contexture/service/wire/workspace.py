@@ -1,7 +1,5 @@
 """What applications send to, and get from, the routes of a workspace: changes, lists, queries, versions and trash."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, NotRequired
 
 from msgspec import Meta

@@ -1,7 +1,5 @@
 """Finds lists of contents: titles with page numbers at one right edge, with or without leaders between them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

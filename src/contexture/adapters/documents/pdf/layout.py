@@ -1,7 +1,5 @@
 """Page geometry: words grouped into lines and rows, and rows in reading order, column by column."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Reads PDF files: words with their positions, then pages; pages without a text layer are read by OCR."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import re

@@ -1,7 +1,5 @@
 """Filters compiled to Chroma's `where`: never narrower than the filter, which is evaluated on the results again."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

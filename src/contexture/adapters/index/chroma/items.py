@@ -4,8 +4,6 @@ Items are immutable: a new version of a record is a new item, and a removed reco
 with one key the newest is valid, so that a write becomes visible as a whole with its last call.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Search of one tenant's records in a collection: BM25 in process, vectors by Chroma, within one scope."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

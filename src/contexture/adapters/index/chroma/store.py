@@ -1,7 +1,5 @@
 """Collections, versions and writes in Chroma; each tenant has Chroma collections of its own."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

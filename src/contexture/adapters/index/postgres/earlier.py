@@ -1,7 +1,5 @@
 """Conversion of the records of a store from before the database searched; nothing is embedded again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

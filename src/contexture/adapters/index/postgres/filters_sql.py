@@ -4,8 +4,6 @@ Its keys are column names (`filters.column_name`); a payload value is stored und
 a field that is declared later filters records from before. `filters.record_matches` is the reference.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias, cast

@@ -5,8 +5,6 @@ tenants and texts are bytes, so that any Unicode text can be stored and the sort
 number of a passage is the number of its record, shifted, with its ordinal in the lower bits (`ORDINAL_BITS`).
 """
 
-from __future__ import annotations
-
 from contexture.adapters.postgres.pool import Connection, PostgresPool
 from contexture.errors import InvalidRequest, SourceUnavailable
 

@@ -4,8 +4,6 @@ Words and vectors are searched on two connections at the same time. Each stateme
 when the version of the part changed between them, the search is repeated in one snapshot.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 import threading

@@ -1,7 +1,5 @@
 """Writes to an index in PostgreSQL: each in one transaction that locks its part only, rows by COPY."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Client of a Qdrant server or cluster: the only module that calls qdrant-client; its errors become `SourceError`s."""
 
-from __future__ import annotations
-
 import math
 import re
 import threading

@@ -1,7 +1,5 @@
 """One collection on a Qdrant server: passages as points, creation, filling, search, and which writes it has applied."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

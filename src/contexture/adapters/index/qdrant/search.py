@@ -1,7 +1,5 @@
 """Search in a Qdrant collection within one scope: Qdrant proposes candidates, which are checked and rescored here."""
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
