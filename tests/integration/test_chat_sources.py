@@ -83,6 +83,16 @@ async def test_questions_about_oneself_are_answered_from_memory(engine: Contextu
     assert "tulips" in (await ask(engine, "What do I like?")).reply
 
 
+async def test_a_document_answers_how_one_does_something(engine: Contexture) -> None:
+    """Such a question is in the first person, too, and its answer has no markup of the document."""
+    guide = Record(id="guide", text="- **Export**: press the red button to export a graph.", acl=("public",))
+    await engine.add([guide], scope=ANNA)
+
+    reply = (await ask(engine, "How do I export a graph?")).reply
+
+    assert reply.startswith("Export: press the red button to export a graph. [")
+
+
 async def test_a_short_question_may_begin_another_subject(engine: Contexture) -> None:
     """What was asked before does not hide what this question is about."""
     await engine.add([Record(id="crane", text="The crane is yellow.", acl=("public",))], scope=ANNA)

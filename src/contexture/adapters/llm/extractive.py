@@ -325,8 +325,7 @@ def _block_sentences(text: str, *, documents: bool) -> list[_Sentence]:
         if not _DAY.fullmatch(day):
             speaker, day = "", mark[2] or ""
         secondary = (speaker or day).partition(",")[0] in _SECONDARY_LABELS
-        said = text[mark.end() : end]
-        said = _remove_markup(said) if documents else _HEADING.sub("", said)
+        said = _remove_markup(text[mark.end() : end])
         number = mark[1] or mark[3]
         # Of one day, a statement that corrects another is shown before it.
         sentences = list(

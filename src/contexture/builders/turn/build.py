@@ -44,6 +44,12 @@ _MATERIAL_KINDS = tuple(kind for kind in SourceKind if kind is not SourceKind.ME
 _FIRST_PERSON = re.compile(
     r"\b(?:i|me|my|mine|myself|я|меня|мне|мной|мой|моя|мо[её]|мои|моего|моей|моему|моих|моим|мою)\b"
 )
+_ASKS_FOR_HELP = re.compile(
+    r"\bhow (?:can|could|do|should|would|must) i\b(?! (?:like|feel|know|look)\b)"
+    r"|\b(?:where|when) (?:can|could|should|must) i\b"
+    r"|^(?:can|could|may|should|must) i\b|\bhow to\b|\bкак (?:мне|я могу)\b|\b(?:могу|можно) ли (?:я|мне)\b"
+)
+"""Questions in the first person about how something is done, which documents answer: `How do I export my graph?`."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -235,7 +241,9 @@ class TurnContextBuilder:
         cleaner = build.cleaner
         question = cleaner.mask_text(message)
         # What "I" like is in memory; a document that has the word is about something else.
-        kinds = (SourceKind.WORKSPACE,) if _FIRST_PERSON.search(question.casefold()) else _MATERIAL_KINDS
+        asked_for = question.casefold()
+        personal = _FIRST_PERSON.search(asked_for) and not _ASKS_FOR_HELP.search(asked_for)
+        kinds = (SourceKind.WORKSPACE,) if personal else _MATERIAL_KINDS
         completed = complete_follow_up(question, [cleaner.mask_text(each) for each in asked])
         searches = [  # a short question may also begin another subject
             SourceQuestion(text=text, scope=build.scope, now=build.now, kinds=kinds)
