@@ -1,6 +1,7 @@
 """File beside a store that announces the URL of the running service to commands of the same user."""
 
 import os
+import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,14 @@ class ServiceAnnouncement(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     url: str
     token: str
+
+
+def make_token() -> str:
+    """A new token for the local command line.
+
+    It begins like an API key, so that a service refuses the token of an earlier process, whatever else it accepts.
+    """
+    return f"ctx_local_{secrets.token_urlsafe(32)}"
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """The engine, one object over one store: add records, search them, build contexts, explain and replay."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress

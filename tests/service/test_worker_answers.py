@@ -102,7 +102,7 @@ async def test_messages_wait_for_a_service_that_is_not_there(engine, place):
     """None at all, one that is gone, and one with another token by now: all are waited for, with growing pauses."""
     use(engine, "Good day.")
     gone = ServiceAnnouncement(pid=place.pid, url="http://127.0.0.1:1", token=place.token)
-    other = ServiceAnnouncement(pid=place.pid, url=place.url, token="another")  # noqa: S106 - made up
+    other = ServiceAnnouncement(pid=place.pid, url=place.url, token="ctx_local_another")  # noqa: S106 - made up
     found, naps = iter([None, gone, other, place]), []
 
     async def nap(seconds):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
@@ -311,10 +310,11 @@ async def _open_link(settings: Settings, keys: KeyStore | None) -> AsyncGenerato
             yield link
         return
     from contexture import wiring
+    from contexture.announcement import make_token
     from contexture.engine import open_store
     from contexture.service.app import create_app
 
-    token = secrets.token_urlsafe(32)
+    token = make_token()
     async with open_store(settings) as engine:
         app = create_app(engine, keys=keys, settings=settings, token=token, builders=wiring.load_other_builders())
         async with connect_in_process(app, {"Authorization": f"Bearer {token}", **identity_headers(settings)}) as link:

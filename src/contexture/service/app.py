@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import secrets
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from contexture import wiring
-from contexture.announcement import ServiceAnnouncement, announce_service
+from contexture.announcement import ServiceAnnouncement, announce_service, make_token
 from contexture.builders.plugin import BuilderPlugin
 from contexture.config import Settings
 from contexture.engine import Contexture
@@ -298,7 +297,7 @@ async def serve(
     """
     _ = engine.chat  # a model that cannot be loaded fails now, not at the first request
     wiring.log_broken_plugins()
-    token = secrets.token_urlsafe(32)
+    token = make_token()
     app = create_app(
         engine,
         keys=keys,
