@@ -194,6 +194,7 @@ REFUSALS: Mapping[str, tuple[str, ...]] = {
     "post /v1/context/research": _RESEARCH,
     "post /api/research/ask": (*_RESEARCH, *_MODEL),
     "post /v1/workspace/ask": (*_QUERY, *_MODEL, *_BUDGET, "unknown time zone …; say one such as …"),
+    "post /v1/builds/answer": _MODEL,
     "post /v1/citations/verify": ("there is nothing to verify: …", "a citation cannot be read: …"),
     "post /v1/chat": (
         "the message is empty",
