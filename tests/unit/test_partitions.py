@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from contexture.adapters.index import collection_indexes
+from contexture.adapters.index.collection_index import CollectionIndex
 from contexture.adapters.index.collection_indexes import CollectionIndexes
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.index.record_store import IndexedPassage, SqliteRecordStore
@@ -117,6 +118,37 @@ async def test_what_is_written_while_a_partition_is_loaded_is_found(
     written.set()
 
     assert ["new", "t0 0", "t0 2", "t0 3", "t0 4"] == sorted(record_ids(await searching))
+    await index.close()
+
+
+async def test_a_failure_while_waiting_writes_are_applied_ends_the_load(
+    new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search that waits does not wait forever, and the next one finds the write."""
+    index, scope = await filled(new_folder()), TENANTS[0]
+    reading, written = threading.Event(), threading.Event()
+    read = SqliteRecordStore.iter_partition
+
+    def slowly(self: SqliteRecordStore, *place: str) -> Iterator[IndexedPassage]:
+        rows = list(read(self, *place))
+        reading.set()
+        assert written.wait(60)
+        return iter(rows)
+
+    def broken(self: CollectionIndex, added: object, removed: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(SqliteRecordStore, "iter_partition", slowly)
+    searching = asyncio.create_task(index.search(scope, make_query("zebra")))
+    await asyncio.to_thread(reading.wait, 60)
+    await index.upsert(scope, NAME, [prepare_record(make_record("new", "zebra"))])
+    with monkeypatch.context() as breaking:
+        breaking.setattr(CollectionIndex, "apply", broken)
+        written.set()
+        with suppress(MemoryError):  # or the search loads again by itself
+            await asyncio.wait_for(searching, 30)
+
+    assert "new" in record_ids(await index.search(scope, make_query("zebra", k=9)))
     await index.close()
 
 

@@ -206,16 +206,16 @@ class CollectionIndexes:
                 large.submit(self._load, one, loading, None)
                 return
             index = self._read_partition(one, expected)
+            with one.lock:
+                for change in one.pending:
+                    index.apply(change.added, change.removed)
+                one.loading, one.pending, one.index = None, [], index
+                one.nbytes, one.last_used = index.nbytes + _PARTITION_OVERHEAD, next(self._clock)
         except BaseException as failure:  # noqa: BLE001 - raised again where the partition is waited for
             with one.lock:
                 one.loading, one.pending = None, []
             loading.set_exception(failure)
             return
-        with one.lock:
-            for change in one.pending:
-                index.apply(change.added, change.removed)
-            one.loading, one.pending, one.index = None, [], index
-            one.nbytes, one.last_used = index.nbytes + _PARTITION_OVERHEAD, next(self._clock)
         loading.set_result(index)
         self._evict(one)
 
